@@ -1,12 +1,12 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app.providers.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
 from app.record.writer import Row
+from app.schema.errors import unknown
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
@@ -20,7 +20,7 @@ from app.turn.context.history import to_model_messages
 from app.turn.context.system import assemble
 from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
 from app.turn.decide import is_final, last_assistant
-from app.turn.ends import TurnFailure, to_message_error
+from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
@@ -43,9 +43,11 @@ REPEATED_TOKENS = 2_000
 
 async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
     """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
-    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if _follows_compaction(ctx.history) else 0
+    answer = last_assistant(ctx.history)
+    did_not_help = answer is not None and answer.summary  # the summary itself is followed by another overflow
+    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if did_not_help else 0
     if ctx.fruitless_compactions >= MAX_FRUITLESS:
-        await ctx.give_up(NO_HELP)
+        await ctx.give_up(unknown(NO_HELP))
         return False
     await request(ctx, user.agent, user.model, auto=True, continues=user)
     return True
@@ -60,12 +62,6 @@ async def after_overflow(ctx: TurnContext, user: UserMessage, message: Assistant
     ctx.has_overflowed = True
     await request(ctx, user.agent, user.model, auto=True, continues=user, instead_of=message)
     return True
-
-
-def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
-    """Whether the newest answer is a summary: another overflow then means that compacting did not help."""
-    answer = last_assistant(history)
-    return answer is not None and bool(answer.summary)
 
 
 async def request(
@@ -93,14 +89,19 @@ async def request(
 async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
     agent = ctx.instance.agents["compaction"]
-    model = ctx.model(agent.model or user.model)
-    message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
+    wanted = agent.model or user.model
+    model = ctx.instance.models.find(wanted)
+    message = ctx.new_assistant(user, agent.name, wanted, summary=True)
     await ctx.write_message(message)
-    async with _shown_as_compacting(ctx):
+    await _show_compacting(ctx, since=clock.now_ms())
+    try:
         step = await _summarise(ctx, message, model, agent, user, history)
+    finally:
+        await asyncio.shield(_show_compacting(ctx, since=None))
     if step.overflow or step.is_stopped or not is_final(message, None) or not await _has_text(ctx, message):
         if message.error is None:
-            await ends.put_error(ctx.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
+            error = to_message_error(step.overflow) if step.overflow else unknown(NO_SUMMARY)
+            await ends.put_error(ctx.store, message, error)
         return False
     if auto:
         await _ask_to_continue(ctx, user, _unanswered(history))
@@ -146,16 +147,7 @@ async def _question(
     return await hooks.request(ctx.instance, request, agent, user)
 
 
-@asynccontextmanager
-async def _shown_as_compacting(ctx: TurnContext) -> AsyncIterator[None]:
-    await _set_compacting(ctx, clock.now_ms())
-    try:
-        yield
-    finally:
-        await asyncio.shield(_set_compacting(ctx, None))
-
-
-async def _set_compacting(ctx: TurnContext, since: int | None) -> None:
+async def _show_compacting(ctx: TurnContext, since: int | None) -> None:
     edit = partial(compacting, since=since)
     await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.edit(edit, touch=False))
 

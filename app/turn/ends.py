@@ -19,8 +19,6 @@ from app.schema.errors import (
     ProviderAuthData,
     ProviderAuthError,
     ServiceError,
-    StructuredOutputData,
-    StructuredOutputError,
     unknown,
 )
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -40,23 +38,9 @@ log = logging.getLogger(__name__)
 NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
-class TurnFailure(Exception):
-    """The server ends the turn. The text is stored as the message's error, unchanged."""
-
-
 def aborted() -> MessageAbortedError:
     """With OpenCode's own word as its text: clients show such an answer as stopped, not as failed."""
     return MessageAbortedError(data=MessageData(message="Aborted"))
-
-
-def deadline_passed() -> MessageAbortedError:
-    """An abort, because every client knows aborts."""
-    return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
-
-
-def structured_output_lacks(retries: int) -> StructuredOutputError:
-    message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
-    return StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
 
 
 def to_message_error(error: BaseException) -> MessageError:
@@ -75,7 +59,7 @@ def to_message_error(error: BaseException) -> MessageError:
                 metadata=error.metadata,
             )
         )
-    if isinstance(error, TurnFailure | UnusableOption):
+    if isinstance(error, UnusableOption):
         return unknown(str(error))
     if isinstance(error, StorageError):
         return unknown(NOT_STORED)
@@ -85,7 +69,7 @@ def to_message_error(error: BaseException) -> MessageError:
 def of_turn(session_id: str, error: Exception) -> MessageError:
     """Translates an exception that ended a turn to a stored error. Logs the traceback unless it is a ServiceError."""
     if isinstance(error, ServiceError):
-        return to_message_error(TurnFailure(error.message))
+        return unknown(error.message)
     log.error("the turn of %s failed", session_id, exc_info=error)
     return to_message_error(error)
 
@@ -97,7 +81,7 @@ def log_end(session_id: str, error: MessageError) -> None:
 async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
     """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error."""
     history = await store.live_messages(session_id)
-    for stored in filter(_is_open, history):
+    for stored in filter(is_open, history):
         await mark_interrupted(store, stored, error)
     user, answer = last_user(history), last_assistant(history)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
@@ -116,11 +100,7 @@ async def answer_with(store: Store, session_id: str, path: MessagePath, error: M
     await put_error(store, message, error)
 
 
-async def has_open_answer(store: Store, session_id: str) -> bool:
-    return any(map(_is_open, await store.live_messages(session_id)))
-
-
-def _is_open(message: MessageWithParts) -> bool:
+def is_open(message: MessageWithParts) -> bool:
     return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
@@ -228,8 +208,10 @@ class Deadline:
         return self._timeout.expired()
 
     def error(self) -> MessageError:
-        """The error of what was cancelled: by the deadline, or else by an abort."""
-        return deadline_passed() if self.has_passed() else aborted()
+        """Of what was cancelled by an abort, or by the deadline, which is stored as an abort too: every client knows aborts."""
+        if not self.has_passed():
+            return aborted()
+        return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
 
 
 def _loop_time(milliseconds: int) -> float:

@@ -15,7 +15,7 @@ from app.providers.base import ModelRequest
 from app.schema.base import Wire
 from app.schema.message import CommandInput, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
-from app.schema.part import Part, PartInput, TextPart, ToolPart
+from app.schema.part import Part, PartInput, ReasoningPart, TextPart, ToolPart
 from app.schema.permission import Action, PermissionRequest
 from app.tools.base import ToolError, ToolResult
 from app.tools.plugins.runner import HookFailed, HookRunner
@@ -168,7 +168,7 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 # Hooks on the model's output.
 
 
-async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
+async def text_complete(hooks: HookRunner, part: TextPart | ReasoningPart) -> str | None:
     """The text to store instead of a finished one; None if the hook does not change it."""
     name = "experimental.text.complete"
     if name not in hooks.named:

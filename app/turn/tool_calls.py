@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -194,12 +195,11 @@ class ToolCalls:
         return tuple(ToolSpec(tool.id, tool.description(), tool.schema()) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
-        name = self._repaired(call.tool)
-        if name is not None:
+        name = call.tool if call.tool in self._tools else call.tool.lower()
+        if name in self._tools:
             self._start(call.call_id, name, call.input, call.metadata)
-            return
-        error = f"There is no tool {call.tool!r}. There are: {self._tool_names()}"
-        self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
+        else:
+            self._start(call.call_id, INVALID, {"tool": call.tool, "error": self._unknown(call.tool)}, None)
 
     def start_invalid(self, call: InvalidToolCall) -> None:
         error = f"The arguments are not a JSON object: {call.error}"
@@ -230,19 +230,8 @@ class ToolCalls:
         part = self.writer.tool_running(call_id, tool, arguments)
         return await self._run_and_store(part)
 
-    def _find(self, name: str) -> Tool[Any]:
-        """Raises ToolError for an unknown tool, which resumed calls and calls in a batch may name."""
-        if name not in self._tools:
-            raise ToolError(f"There is no tool {name!r}. There are: {self._tool_names()}")
-        return self._tools[name]
-
-    def _tool_names(self) -> str:
-        return ", ".join(sorted(set(self._tools) - {INVALID}))
-
-    def _repaired(self, name: str) -> str | None:
-        if name in self._tools:
-            return name
-        return name.lower() if name.lower() in self._tools else None
+    def _unknown(self, name: str) -> str:
+        return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self._tools) - {INVALID}))}"
 
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self.writer.tool_running(call_id, tool, arguments, metadata)
@@ -256,14 +245,10 @@ class ToolCalls:
         task.add_done_callback(self._running.discard)
 
     async def _run(self, part: ToolPart, looping: bool) -> None:
-        try:
+        """An error of the call is stored, and sent to the model. After a StorageError, which `finish` raises, the call did not
+        run. A call is cancelled by a turn that is aborted, which ends it."""
+        with suppress(PermissionNotGranted, QuestionRejected, ToolError, StorageError, asyncio.CancelledError):
             await self._run_and_store(part, looping)
-        except (PermissionNotGranted, QuestionRejected, ToolError):
-            return  # stored as an error, which is sent to the model
-        except StorageError:
-            return  # the call did not run; `finish` raises the error
-        except asyncio.CancelledError:
-            return  # the turn is being aborted and ends the remaining calls
 
     async def _run_and_store(self, part: ToolPart, looping: bool = False) -> ToolResult:
         """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
@@ -271,31 +256,30 @@ class ToolCalls:
         await self.writer.stored()
         record = ToolCallRecord(part.session_id, part.tool, part.call_id, part.state.input)
         with self.ctx.services.observer.tool_call(record):
-            return await self._run_recorded(part, looping, record)
-
-    async def _run_recorded(self, part: ToolPart, looping: bool, record: ToolCallRecord) -> ToolResult:
-        try:
-            result = await self._bounded(await self._execute(part, looping))
-            self.writer.tool_completed(part, result)
-        except (PermissionNotGranted, QuestionRejected, ToolError) as error:
-            if isinstance(error, ToolTimeout):
-                _log_timeout(part, str(error))
-            self.blocked |= self._stops_turn(error)
-            self.writer.tool_failed(part, f"Error: {error}")
-            record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
-            raise
-        except Exception as error:
-            log.exception("tool %s failed", part.tool)
-            self.writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
-            record.failed(error)
-            raise ToolError(str(error)) from error
-        if result.timeout is not None:
-            _log_timeout(part, result.timeout)
-        record.completed(result.output)
-        return result
+            try:
+                result = await self._bounded(await self._execute(part, looping))
+                self.writer.tool_completed(part, result)
+            except (PermissionNotGranted, QuestionRejected, ToolError) as error:
+                if isinstance(error, ToolTimeout):
+                    _log_timeout(part, str(error))
+                self.blocked |= self._stops_turn(error)
+                self.writer.tool_failed(part, f"Error: {error}")
+                record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
+                raise
+            except Exception as error:
+                log.exception("tool %s failed", part.tool)
+                self.writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
+                record.failed(error)
+                raise ToolError(str(error)) from error
+            if result.timeout is not None:
+                _log_timeout(part, result.timeout)
+            record.completed(result.output)
+            return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        tool, context = self._find(part.tool), self._context(part)
+        if part.tool not in self._tools:  # a call that is resumed, or that is in a batch
+            raise ToolError(self._unknown(part.tool))
+        tool, context = self._tools[part.tool], self._context(part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.require_permission(ToolPermission("doom_loop", [part.tool], [part.tool], asked))

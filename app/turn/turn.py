@@ -11,7 +11,7 @@ from app.record.writer import StaleLease
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
-from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.part import AgentPart, ToolPart
 from app.schema.session import Busy
 from app.tools.base import Tool
 from app.tools.builtin.conversation import TaskTool
@@ -25,7 +25,7 @@ from app.turn.decide import AskModel, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
+from app.turn.turn_context import TurnContext, prompt_without_diffs
 from app.util import ids
 from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text, subagents_for
@@ -62,32 +62,31 @@ class Turn:
             else:
                 await self._answer_with(ends.of_turn(self._ctx.session_id, error))
         finally:
-            await self._finish_diffs()
+            if (diffs := self._ctx.diffs.finish()) is not None:
+                await asyncio.wait({diffs}, timeout=self._diff_timeout)
             self._ctx.answered.set()
 
     async def _loop(self) -> None:
         ctx, goes_on = self._ctx, True
         while goes_on or ctx.joined.is_set():
             await ctx.read()
-            ctx.set_status(Busy())  # in one commit with the answer's message
+            ctx.live.set_status(ctx.directory, Busy())  # in one commit with the answer's message
             ctx.deadline.follow(ctx.history)
             goes_on = await self._act(decide.next_action(ctx.history), ctx.history)
 
-    async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
+    async def _act(self, decision: decide.Decision | None, history: Sequence[MessageWithParts]) -> bool:
         """Returns whether the turn goes on, even without another prompt."""
         self._steps += 1
         self._ctx.record.begin_step()
         match decision:
-            case decide.Stop():
+            case None:
                 return False
             case decide.GiveUp():
-                await self._ctx.give_up(decision.reason)
+                await self._ctx.give_up(decision.error)
                 return False
             case decide.Resume():
                 return await self._resume(decision.message, history)
-            case decide.LackStructuredOutput():
-                await self._ctx.put_error(decision.answer, ends.structured_output_lacks(decision.retries))
-                return False
+
             case decide.RunSubtask():
                 await _run_subtask(self._ctx, decision)
                 return True
@@ -103,7 +102,7 @@ class Turn:
 
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
-        model = self._ctx.model(user.model)
+        model = self._ctx.instance.models.find(user.model)
         is_overflow = partial(window.is_overflow, self._ctx.instance, model)
         if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
@@ -111,7 +110,9 @@ class Turn:
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
         self._last_request = history, window.usable_tokens(self._ctx.instance, model)
-        self._request_diffs(user.id, history, step.trees)
+        if self._steps == 1 and (lost := prompt_without_diffs(history, user.id)) is not None:
+            self._ctx.diffs.request(lost)
+        self._ctx.diffs.request(user.id, step.trees)
         if step.is_stopped:
             return False
         if is_overflow(step.used_tokens):
@@ -122,7 +123,7 @@ class Turn:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.asks(agent.name, model.provider_id, model.id)
-        message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
+        message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
@@ -132,7 +133,7 @@ class Turn:
             await self._tools(user, agent, model, message),
             agent,
             model,
-            earlier=_calls_of_turn(history),
+            earlier=[part for answer in decide.since_user(history) for part in answer.parts if isinstance(part, ToolPart)],
             seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(prompt),
         )
@@ -148,7 +149,7 @@ class Turn:
         asked = await ctx.store.message(ctx.session_id, message.parent_id)
         prompt = asked.info
         assert isinstance(prompt, UserMessage)
-        agent, model = find_agent(ctx.instance.agents, message.agent), ctx.model(prompt.model)
+        agent, model = find_agent(ctx.instance.agents, message.agent), ctx.instance.models.find(prompt.model)
         calls = ToolCalls(
             ctx,
             PartWriter(ctx.store, ctx.directory, message),
@@ -235,17 +236,6 @@ class Turn:
         except Exception:
             log.exception("could not bring old tool outputs up to date")
 
-    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
-        if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
-            self._ctx.diffs.request(lost)
-        self._ctx.diffs.request(prompt_id, trees)
-
-    async def _finish_diffs(self) -> None:
-        """Waits until the diffs are stored, up to the timeout. Does not wait for the title."""
-        diffs = self._ctx.diffs.finish()
-        if diffs is not None:
-            await asyncio.wait({diffs}, timeout=self._diff_timeout)
-
 
 def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage) -> tuple[UserTurn, ...]:
     """For a model whose last answer was text alone."""
@@ -259,21 +249,11 @@ def _names_agent(prompt: MessageWithParts) -> bool:
     return any(isinstance(part, AgentPart) for part in prompt.parts)
 
 
-def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
-    """The tool calls since the newest prompt, oldest first."""
-    calls: list[ToolPart] = []
-    for message in reversed(history):
-        if isinstance(message.info, UserMessage):
-            break
-        calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
-    return calls
-
-
 async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
     asked, user = task.task, task.user
-    agent = find_agent(ctx.instance.agents, user.agent)
-    model = ctx.model(asked.model or user.model)
-    message = ctx.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
+    agent, wanted = find_agent(ctx.instance.agents, user.agent), asked.model or user.model
+    model = ctx.instance.models.find(wanted)
+    message = ctx.new_assistant(user, asked.agent, wanted)
     writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
     tools = {TaskTool.id: TaskTool(subagents_for(agent, ctx.instance.agents))}
@@ -285,11 +265,6 @@ async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
         **({"command": asked.command} if asked.command else {}),
     }
     await Step(ctx, calls).run_call(ToolCall(ids.call_id(), TaskTool.id, arguments))
-    if asked.command and message.error is None:
-        await _ask_to_continue(ctx, user)
-
-
-async def _ask_to_continue(ctx: TurnContext, user: UserMessage) -> None:
-    """Prompts the session's agent to use the result of a command's subagent."""
-    message = ctx.new_user(user.agent, user.model, continues=user)
-    await ctx.write_message(message, [ctx.synthetic_text(message, prompt_text("subtask-continue"))], waits=True)
+    if asked.command and message.error is None:  # the session's agent is prompted to use the result
+        prompt = ctx.new_user(user.agent, user.model, continues=user)
+        await ctx.write_message(prompt, [ctx.synthetic_text(prompt, prompt_text("subtask-continue"))], waits=True)

@@ -13,9 +13,8 @@ from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.model import Model
 from app.schema.part import ModelRef, Part, PatchPart, TextPart
-from app.schema.session import Busy, Retry, Session
+from app.schema.session import Session
 from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
@@ -26,7 +25,7 @@ from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.turn.context.system import InstructionPages
 from app.turn.decide import last_assistant, last_user
-from app.turn.ends import Deadline, TurnFailure, put_error, to_message_error
+from app.turn.ends import Deadline, put_error
 from app.turn.titles import Titles
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -88,13 +87,10 @@ class TurnDiffs:
             requested, self._requested = self._requested, {}
             sent = 0
             for prompt_id in requested:
-                sent += await _logged(self._update(prompt_id)) or 0
+                update = self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
+                sent += await _logged(update) or 0
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
-
-    async def _update(self, prompt_id: str) -> int:
-        """The diffs of the session and of the prompt. Returns the number of bytes announced."""
-        return await self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -122,12 +118,9 @@ def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) ->
                 message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
             )
         elif message.info.id != prompt_id:
-            return message.info.id if changed and not _has_diffs(message.info) else None
+            has_diffs = message.info.summary is not None and bool(message.info.summary.diffs)
+            return message.info.id if changed and not has_diffs else None
     return None
-
-
-def _has_diffs(prompt: UserMessage) -> bool:
-    return prompt.summary is not None and bool(prompt.summary.diffs)
 
 
 RunSubagent = Callable[["ToolRun", SubagentRequest], Awaitable[ToolResult]]
@@ -184,36 +177,23 @@ class TurnContext:
         self.joined.clear()
         self.session, self.history, self.diffs.basis = await self.store.conversation(self.session_id)
 
-    def model(self, ref: ModelRef) -> Model:
-        """Raises ProviderModelNotFoundError."""
-        return self.instance.models.find(ref)
-
-    def set_status(self, status: Busy | Retry) -> None:
-        self.live.set_status(self.directory, status)
-
     def is_first_step(self) -> bool:
         """Whether the session has neither a diff nor steps of which one could be made."""
         return self.session.summary is None and all(isinstance(message.info, UserMessage) for message in self.history)
 
-    def start_title(self) -> None:
-        """Starts the title once a turn, after the answer has begun, so that it does not delay the answer."""
-        if self.title is None:
+    def start_title(self, answer: AssistantMessage) -> None:
+        """Starts the title once a turn, after an answer has begun, so that it does not delay it; a summary starts none."""
+        if self.title is None and not answer.summary:
             self.title = self.services.titles.start(self.instance, self.session, self.history, self.answered)
 
-    # Errors.
-
-    async def give_up(self, reason: str) -> None:
-        """Stores why the turn ends, with the last answer or in a new one. Raises TurnFailure if there is no prompt."""
+    async def give_up(self, error: MessageError) -> None:
+        """Stores why the turn ends, with the last answer or in a new one; nothing in a session without a prompt."""
+        self.record.failure = error
         user, message = last_user(self.history), last_assistant(self.history)
         if user is None:
-            raise TurnFailure(reason)
+            return
         if message is None or message.parent_id != user.id:
             message = self.new_assistant(user, user.agent, user.model)
-        await self.put_error(message, to_message_error(TurnFailure(reason)))
-
-    async def put_error(self, message: AssistantMessage, error: MessageError) -> None:
-        """Completes the message with the error that ends the turn."""
-        self.record.failure = error
         await put_error(self.store, message, error)
 
     # Messages.

@@ -5,7 +5,7 @@ import base64
 import mimetypes
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,6 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 import orjson
 
 from app.permissions.editor_files import EditorFiles
-from app.permissions.questions import QuestionRejected
 from app.permissions.rules import evaluate
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -35,21 +34,8 @@ from app.schema.part import (
     TextPart,
     TextPartInput,
 )
-from app.schema.permission import Answer, QuestionInfo
-from app.schema.project import FileErrors
-from app.schema.session import Todo
 from app.sessions.store import Store
-from app.tools.base import (
-    EditorText,
-    FileFormatter,
-    LanguageQuestion,
-    SubagentRequest,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolPermission,
-    ToolResult,
-)
+from app.tools.base import EditorText, Tool, ToolContext, ToolError, ToolHost, ToolResult
 from app.tools.builtin.find import ListParameters, ListTool
 from app.tools.builtin.read import ReadParameters, ReadTool
 from app.tools.mcp.values import McpFailure
@@ -60,55 +46,6 @@ from app.util.project_files import DirectoryReplaced, path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
-
-
-class UnattendedHost:
-    """The host of a tool that the server runs on input from the user: allows everything, ignores progress."""
-
-    async def require_permission(self, needed: ToolPermission) -> None:
-        return None
-
-    async def approved_directories(self) -> list[Path]:
-        return []
-
-    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        return None
-
-    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        raise QuestionRejected()
-
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        raise ToolError("No subagent can be run here")
-
-    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        raise ToolError("No other tool can be called here")
-
-    async def todos(self) -> list[Todo]:
-        return []
-
-    async def set_todos(self, todos: list[Todo]) -> None:
-        raise ToolError("There is no todo list here")
-
-    async def instructions_near(self, path: Path) -> dict[str, str]:
-        return {}
-
-    async def file_edited(self, path: Path) -> None:
-        return None
-
-    async def editor(self) -> EditorText | None:
-        return None
-
-    async def formatters(self, path: Path) -> list[FileFormatter]:
-        return []
-
-    async def file_read(self, path: Path) -> None:
-        return None
-
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        return None
-
-    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +91,7 @@ class _AttachedFile:
         )
 
 
-class _PromptHost(UnattendedHost):
+class _PromptHost(ToolHost):
     """People see the file part of the prompt, not the tool's output."""
 
     def __init__(self, editors: EditorFiles, session_id: str) -> None:

@@ -26,12 +26,11 @@ from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.revert import Reverts
 from app.sessions.rows import model_of_session
 from app.sessions.store import Store
-from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
-from app.turn.intake.prompt_parts import UnattendedHost
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
@@ -114,7 +113,7 @@ class SessionActions:
         is stored. No prompt comes between the request for the summary and its turn."""
         ctx = self._turns.context(instance, self._live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-        ctx.model(model)
+        ctx.instance.models.find(model)
         summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
         async with self._live.get(session_id).exclusive(summary), self._holding_lease(session_id):
             await self._reverts.clean_up(instance.location, session_id)
@@ -175,7 +174,7 @@ MAX_DELAY_MS = 24 * 3600 * 1000
 """A command that the user started runs until it ends or is aborted; but a timer needs some bound."""
 
 
-class _ShellHost(UnattendedHost):
+class _ShellHost(ToolHost):
     """Shows the command's output. Needs no permission, as the user asked for the command. Others' directories stay closed."""
 
     def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
@@ -199,10 +198,10 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
     Raises ProviderModelNotFoundError before anything is stored."""
     agent = find_agent(ctx.instance.agents, wanted.agent)
     model = wanted.model or agent.model or await _model(ctx)
-    known = ctx.model(model)
+    known = ctx.instance.models.find(model)
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
-    ctx.set_status(Busy())
+    ctx.live.set_status(ctx.directory, Busy())
     await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
     message = ctx.new_assistant(user, agent.name, model)
     writer = PartWriter(ctx.store, ctx.directory, message)

@@ -16,14 +16,14 @@ from typing import Any
 
 from app.permissions.pending_requests import PendingRequests
 from app.record.repositories import message_rows, session_rows, work_rows
-from app.schema.errors import MessageError, ServiceError
+from app.schema.errors import MessageError, ServiceError, unknown
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.sessions.lease import Interruption, Leases
 from app.sessions.live import LiveSessions
 from app.sessions.store import Store
 from app.turn import ends
-from app.turn.ends import TurnFailure, mark_for_resumption, mark_interrupted, to_message_error
+from app.turn.ends import mark_for_resumption, mark_interrupted
 from app.turn.runs.turns import Turns, TurnWork
 from app.util import processes
 from app.util.tasks import TaskSet, every
@@ -212,7 +212,7 @@ class Recovery:
         tools = [part for part in message.parts if isinstance(part, ToolPart)]
         waiting = {part.id for part in tools if (info.session_id, part.call_id) in calls}
         if not (waiting or resumes):
-            await mark_interrupted(self._store, message, to_message_error(TurnFailure(REASON)))
+            await mark_interrupted(self._store, message, unknown(REASON))
             return None
         await mark_for_resumption(self._store, message, waiting)
         return info.path.cwd

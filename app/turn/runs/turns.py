@@ -15,12 +15,12 @@ from app.events.telemetry.observer import TurnEnd, TurnRecord
 from app.record.engine import StorageError
 from app.record.repositories import message_rows, session_rows
 from app.record.writer import Lease, StaleLease
-from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
+from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy, unknown
 from app.schema.message import MessagePath
 from app.schema.session import Busy
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
 from app.turn import ends
-from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
+from app.turn.ends import Deadline, aborted
 from app.turn.turn import Turn
 from app.turn.turn_context import RunSubagent, TurnContext, TurnServices
 from app.util.tasks import FailureLog
@@ -154,7 +154,7 @@ class Turns:
         except StaleLease:
             raise
         except StorageError:
-            if await ends.has_open_answer(self._store, live.id):
+            if any(map(ends.is_open, await self._store.live_messages(live.id))):
                 self._unstored_ends.store_later(live, directory)
             raise
 
@@ -325,7 +325,6 @@ FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 PROBE_SECONDS = 1.0
 """The time between two looks whether a database that has refused accepts writes again."""
-REASON = "The server could not store this answer. Send a prompt to go on."
 
 
 class UnstoredEnds:
@@ -348,8 +347,8 @@ class UnstoredEnds:
         directory = live.unstored_end
         if directory is None:
             return
-        error = to_message_error(TurnFailure(REASON))
-        await ends.answer_with(self._store, live.id, MessagePath(cwd=directory, root=directory), error)
+        path = MessagePath(cwd=directory, root=directory)
+        await ends.answer_with(self._store, live.id, path, unknown(ends.NOT_STORED))
         await live.set_idle(directory)
         live.unstored_end = None
         log.warning("the end of the turn of %s is stored now, which failed before", live.id)
