@@ -64,7 +64,7 @@ from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
-from app.turn.runs.retention import Deletion, Retention
+from app.turn.runs.retention import Retention
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
@@ -323,8 +323,9 @@ class Server:
             reverts=self.reverts,
             commands=Commands(toolbox.shell, toolbox.environment, self.sandbox),
             projects=self.projects,
+            sessions=self.sessions,
+            tasks=self.tasks,
         )
-        self.deletion = Deletion(self.sessions, live, self.tasks)
         self.disposal = Disposal(self.instances, live, self.states, self.terminals)
         self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
 

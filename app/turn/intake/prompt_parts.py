@@ -102,22 +102,14 @@ class _PromptHost(ToolHost):
         return partial(self._editors.text, self._session_id) if self._editors.has_editor(self._session_id) else None
 
 
+@dataclass(frozen=True)
 class PromptParts:
-    def __init__(
-        self,
-        store: Store,
-        read: ReadTool,
-        listing: ListTool,
-        times: FileTimes,
-        outputs: OutputStore,
-        editors: EditorFiles,
-    ) -> None:
-        self._store = store
-        self._read = read
-        self._list = listing
-        self._times = times
-        self._outputs = outputs
-        self._editors = editors
+    store: Store
+    read: ReadTool
+    listing: ListTool
+    times: FileTimes
+    outputs: OutputStore
+    editors: EditorFiles
 
     async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
         identity = {"session_id": message.session_id, "message_id": message.id}
@@ -153,7 +145,7 @@ class PromptParts:
             content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
         except McpFailure as failure:
             return [called, self._failed(file, failure)]
-        outputs = self._outputs.within(file.instance.config.tool_output)
+        outputs = self.outputs.within(file.instance.config.tool_output)
         bounded = [await outputs.bound(text, may_delegate=False) for text in content.texts]
         binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
         return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
@@ -180,7 +172,7 @@ class PromptParts:
 
     async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
         called = file.called("list", {"path": str(path)})
-        result = await self._run(file, self._list, ListParameters(path=str(path)))
+        result = await self._run(file, self.listing, ListParameters(path=str(path)))
         if isinstance(result, TextPart):
             return [called, result]
         return [called, file.text(result.output), file.part(mime="application/x-directory")]
@@ -188,7 +180,7 @@ class PromptParts:
     async def _text(self, file: _AttachedFile, path: Path, lines: tuple[int | None, int | None]) -> list[Part]:
         offset, limit = lines
         called = file.called("read", {"filePath": str(path), "offset": offset, "limit": limit})
-        result = await self._run(file, self._read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
+        result = await self._run(file, self.read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
         if isinstance(result, TextPart):
             return [called, result]
         files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
@@ -196,21 +188,21 @@ class PromptParts:
 
     def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        self._times.record(file.message.session_id, path, Stamp.of(status))
+        self.times.record(file.message.session_id, path, Stamp.of(status))
         url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
 
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
         """The result, or the failure as text for the model; the prompt goes on without the file."""
         try:
-            return await tool.execute(arguments, file.context(self._editors))
+            return await tool.execute(arguments, file.context(self.editors))
         except (ToolError, OSError) as error:
             return self._failed(file, error)
 
     def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
         session_id = file.message.session_id
         event = EventSessionError(properties=ErrorOfSession(session_id=session_id, error=unknown(str(error))))
-        self._store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
+        self.store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
         return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
 
 

@@ -1,11 +1,12 @@
-"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts, deletion. Each waits or is refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+from app.project.location import Location
 from app.project.registry import Projects
 from app.record.repositories import message_rows
 from app.schema.errors import Conflict
@@ -25,7 +26,9 @@ from app.schema.session import Busy, RevertInput, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.revert import Reverts
 from app.sessions.rows import model_of_session
+from app.sessions.service import SessionService
 from app.sessions.store import Store
+from app.sessions.summary import SessionTasks
 from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
@@ -53,6 +56,8 @@ class SessionActions:
         reverts: Reverts,
         commands: Commands,
         projects: Projects,
+        sessions: SessionService,
+        tasks: SessionTasks,
     ) -> None:
         self._store = store
         self._prompts = prompts
@@ -63,6 +68,8 @@ class SessionActions:
         self._reverts = reverts
         self._commands = commands
         self._projects = projects
+        self._sessions = sessions
+        self._tasks = tasks
 
     async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
         """The JSON of the message that answers. A command that is sent again with its message id is not run again, and has the
@@ -154,6 +161,34 @@ class SessionActions:
         """`summarize` with the model of the session."""
         model = (await self._store.session_to_prompt(session_id)).last_model or default_model_of(instance)
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
+
+    async def delete(self, location: Location, session_id: str) -> None:
+        """Deletes the session and its descendants, also those that are created meanwhile. Raises NotFound."""
+        async with AsyncExitStack() as stopped:
+            held: list[str] = []
+            while new := [found.id for found in await self._store.session_tree(session_id) if found.id not in held]:
+                held.append(new[-1])
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+            await self._sessions.remove(location.directory, session_id)
+            for deleted in held:
+                self._live.get(deleted).discard()
+
+    @asynccontextmanager
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """Aborts the session's works and lets none begin. Parents come before their children, because the turn of a parent that
+        is being aborted waits for those."""
+        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
+        try:
+            await self._live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self._tasks.cancel(session_id)
+                await self._leases.acquire(session_id, wait=True)
+                yield
+        finally:
+            self._leases.release(session_id)
+            live.end(deletion)
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
         row = await self._store.query(message_rows.input_hash, session_id, message_id) if message_id else None

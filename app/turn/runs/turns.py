@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MOST_RUNNING = 100
-
 
 class NoAnswer(ServiceError):
     """The turn ended here before it could store even an error: the database is out of reach, or the server stops."""
@@ -54,6 +52,7 @@ class TurnWork(SessionWork):
     has_waited: bool = False
     """Whether the work has waited for another server's run of the session."""
     is_finished: bool = False
+    """Whether the last turn has ended by itself, and no prompt has come that it has not seen."""
     deadline: Deadline | None = None
     answer: bytes | None = None
 
@@ -61,11 +60,6 @@ class TurnWork(SessionWork):
         self.joined.set()
         if instance.location.directory == self.directory:
             self.instance = instance
-
-    def tighten(self, deadline: int | None) -> None:
-        """Adds the deadline of another prompt, in epoch milliseconds."""
-        if self.deadline is not None and deadline is not None:
-            self.deadline.tighten(deadline)
 
     def require_not_fenced(self) -> None:
         """Raises NoAnswer if the turn was stopped before its end."""
@@ -82,7 +76,7 @@ class Turns:
         services: TurnServices,
         run_subagent: RunSubagent,
         sessions: LiveSessions,
-        most_running: int = MOST_RUNNING,
+        most_running: int,
     ) -> None:
         self._services = services
         self._store = services.store
@@ -187,18 +181,18 @@ class Turns:
     async def _answer(self, live: LiveSession, work: TurnWork) -> None:
         await self._acquire_lease(live, work)
         await self._unstored_ends.store(live)
-        if work.has_waited and not await self._has_open_prompt(live.id):
-            work.is_discarded = True  # the other server has answered
-            return
+        if work.has_waited:
+            found = await self._store.query(session_rows.session_and_waiting_prompts, live.id)
+            if found is None or not found.waiting:  # the other server has answered, and closed the prompts at the end of its turn
+                work.is_discarded = True
+                return
         if not work.is_nested and self._slots.locked():
             await live.set_status(work.directory, Busy())
         async with nullcontext() if work.is_nested else self._slots:
-            await self._run_turns(live, work)
-
-    async def _has_open_prompt(self, session_id: str) -> bool:
-        """The prompt's turn closes it at its end: it may have an answer that was interrupted."""
-        found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
-        return found is not None and found.waiting > 0
+            while not work.is_finished:
+                with work.instance.resources.in_use():
+                    await self._run_turn(live, work)
+                work.is_finished = not work.joined.is_set()
 
     async def _acquire_lease(self, live: LiveSession, work: TurnWork) -> None:
         if work.lease is not None and self._leases.held(live.id) is work.lease:
@@ -211,15 +205,6 @@ class Turns:
             work.has_waited = True
             lease = await self._leases.acquire(live.id, status, wait=True)
         self._store.hold(lease)
-
-    async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
-        """Runs turns one after another, while prompts come that the last one has not seen."""
-        while True:
-            with work.instance.resources.in_use():
-                await self._run_turn(live, work)
-            if not work.joined.is_set():
-                break
-        work.is_finished = True
 
     async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
         record = TurnRecord(live.id)
@@ -279,7 +264,8 @@ class Turns:
         Needs the lease: the prompts of a session that another server runs are not closed."""
         ends = announced and work.has_begun and not (work.is_discarded or work.is_fenced) and _is_last(live, work)
         try:
-            idle = self._set_idle(live, work) if ends else None
+            joins, tried = (work.is_finished, work.tried) if isinstance(work, TurnWork) else (False, None)
+            idle = live.set_idle(work.directory, releases_lease=True, joins=joins, tried=tried) if ends else None
             if work.has_begun:
                 self._store.release(live.id)
                 self._leases.release(live.id, idle)
@@ -295,11 +281,6 @@ class Turns:
         finally:
             if work.is_discarded or work.is_fenced:  # even if it was set while its end was stored
                 live.forget_status()
-
-    def _set_idle(self, live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
-        if isinstance(work, TurnWork):
-            return live.set_idle(work.directory, releases_lease=True, joins=work.is_finished, tried=work.tried)
-        return live.set_idle(work.directory, releases_lease=True)
 
     def _go_on(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
         """Starts a turn for the prompt that another server has accepted meanwhile, if there is one. It leaves the prompt to that
