@@ -68,7 +68,7 @@ from app.turn.runs.retention import Retention
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
-from app.users.login import Login, RateLimits, Throttle
+from app.users.login import Login, RateLimits
 from app.users.oidc import OidcLogins, OidcSettings
 from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
@@ -239,7 +239,7 @@ class Server:
             self.flags.server_username,
             self.flags.server_password,
             TokenStore(settings.data_dir),
-            Throttle(self.rates),
+            self.rates,
             StoredEventTokens(self.writer) if self.is_shared else MemoryEventTokens(),
             self.users,
             oidc,

@@ -66,30 +66,22 @@ async def chat_message(instance: Instance, prompt: PromptInput, message: Message
         return message
     asked = prompt.model_dump(mode="json", exclude_none=True, include={"agent", "model", "message_id", "variant"})
     given = {"sessionID": message.info.session_id, **asked}
-    changed = await hooks.change("chat.message", given, _message_json(message), _message_reader(instance, message))
-    return changed or message
-
-
-def _message_json(message: MessageWithParts) -> Json:
-    return {"message": message.info.wire(), "parts": [part.wire() for part in message.parts]}
-
-
-def _message_reader(instance: Instance, before: MessageWithParts) -> Callable[[Json], MessageWithParts]:
-    info = before.info
+    info = message.info
     assert isinstance(info, UserMessage)
+    output = {"message": info.wire(), "parts": [part.wire() for part in message.parts]}
+    return await hooks.change("chat.message", given, output, partial(_changed_message, instance, info)) or message
 
-    def read(output: Json) -> MessageWithParts:
-        own = {"sessionID": info.session_id, "messageID": info.id}
-        parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
-        changed = UserMessage.model_validate(output["message"])
-        if (changed.id, changed.session_id) != (info.id, info.session_id):
-            raise ValueError("a message keeps its id and its session")
-        find_agent(instance.agents, changed.agent)
-        if changed.model != info.model:
-            instance.models.find(changed.model)
-        return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))
 
-    return read
+def _changed_message(instance: Instance, before: UserMessage, output: Json) -> MessageWithParts:
+    own = {"sessionID": before.session_id, "messageID": before.id}
+    parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
+    changed = UserMessage.model_validate(output["message"])
+    if (changed.id, changed.session_id) != (before.id, before.session_id):
+        raise ValueError("a message keeps its id and its session")
+    find_agent(instance.agents, changed.agent)
+    if changed.model != before.model:
+        instance.models.find(changed.model)
+    return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))
 
 
 async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput, prompt: PromptInput) -> PromptInput:

@@ -100,7 +100,8 @@ class Commands:
             instance.models.find(model)
         text, attached = await self._content(instance, command, wanted.arguments)
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant or command.variant, parts=[])
-        if _is_subtask(command, agent):
+        is_subtask = agent.mode == "subagent" if command.subtask is None else command.subtask
+        if is_subtask:
             task = SubtaskPartInput(
                 agent=agent.name,
                 description=command.description or "",
@@ -158,10 +159,6 @@ def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelR
     if command.agent and (agent := instance.agents.get(command.agent)) and agent.model:
         return agent.model
     return parse_model(wanted.model) if wanted.model else None
-
-
-def _is_subtask(command: Command, agent: Agent) -> bool:
-    return command.subtask if command.subtask is not None else agent.mode == "subagent"
 
 
 async def all_commands(instance: Instance) -> list[Command]:

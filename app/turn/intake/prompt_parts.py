@@ -35,7 +35,7 @@ from app.schema.part import (
     TextPartInput,
 )
 from app.sessions.store import Store
-from app.tools.base import EditorText, Tool, ToolContext, ToolError, ToolHost, ToolResult
+from app.tools.base import EditorText, Tool, ToolContext, ToolError, ToolHost
 from app.tools.builtin.find import ListParameters, ListTool
 from app.tools.builtin.read import ReadParameters, ReadTool
 from app.tools.mcp.values import McpFailure
@@ -154,10 +154,14 @@ class PromptParts:
         embeds = file.input.mime != "text/plain"
         status, data = await asyncio.to_thread(_look, file, path, embeds)
         if stat.S_ISDIR(status.st_mode):
-            return await self._directory(file, path)
+            listed, directory = ListParameters(path=str(path)), file.part(mime="application/x-directory")
+            return await self._call(file, self.listing, {"path": str(path)}, listed, directory)
         if embeds:
             return self._embedded(file, path, status, data)
-        return await self._text(file, path, await self._lines(file, path, url.query))
+        offset, limit = await self._lines(file, path, url.query)
+        read = ReadParameters(file_path=str(path), offset=offset, limit=limit)
+        shown = {"filePath": str(path), "offset": offset, "limit": limit}
+        return await self._call(file, self.read, shown, read, file.part())
 
     async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
         """The query's lines; if they are one line on which a symbol of the file begins, all lines of the symbol."""
@@ -170,20 +174,17 @@ class PromptParts:
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
 
-    async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
-        called = file.called("list", {"path": str(path)})
-        result = await self._run(file, self.listing, ListParameters(path=str(path)))
-        if isinstance(result, TextPart):
-            return [called, result]
-        return [called, file.text(result.output), file.part(mime="application/x-directory")]
-
-    async def _text(self, file: _AttachedFile, path: Path, lines: tuple[int | None, int | None]) -> list[Part]:
-        offset, limit = lines
-        called = file.called("read", {"filePath": str(path), "offset": offset, "limit": limit})
-        result = await self._run(file, self.read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
-        if isinstance(result, TextPart):
-            return [called, result]
-        files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
+    async def _call(
+        self, file: _AttachedFile, tool: Tool[Any], shown: dict[str, Any], arguments: Any, whole: FilePart
+    ) -> list[Part]:
+        """The call, its result and the files that it attaches, else the `whole` file. A failure is text for the model; the prompt
+        goes on without the file."""
+        called = file.called(tool.id, shown)
+        try:
+            result = await tool.execute(arguments, file.context(self.editors))
+        except (ToolError, OSError) as error:
+            return [called, self._failed(file, error)]
+        files = [file.extra(attachment) for attachment in result.attachments] or [whole]
         return [called, file.text(result.output), *files]
 
     def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
@@ -191,13 +192,6 @@ class PromptParts:
         self.times.record(file.message.session_id, path, Stamp.of(status))
         url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
-
-    async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
-        """The result, or the failure as text for the model; the prompt goes on without the file."""
-        try:
-            return await tool.execute(arguments, file.context(self.editors))
-        except (ToolError, OSError) as error:
-            return self._failed(file, error)
 
     def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
         session_id = file.message.session_id

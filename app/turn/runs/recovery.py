@@ -199,7 +199,8 @@ class Recovery:
             directory = await self._recover_answer(message, calls, resumes=is_of_turn) or directory
         if directory or not left.prompts:
             return directory
-        if resumes or not await self._answered(left):
+        answers = await self._store.query(message_rows.answers_to, left.session_id, left.prompts[-1])
+        if resumes or not answers:  # an interrupted answer is one: its error says so
             return session.directory
         await self._close_prompts(left.session_id, session.directory)
         return None
@@ -216,10 +217,6 @@ class Recovery:
             return None
         await mark_for_resumption(self._store, message, waiting)
         return info.path.cwd
-
-    async def _answered(self, left: Orphans) -> bool:
-        """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
-        return bool(await self._store.query(message_rows.answers_to, left.session_id, left.prompts[-1]))
 
     async def _close_prompts(self, session_id: str, directory: str) -> None:
         await self._store.write(session_id, directory, lambda tx: tx.close_prompts())
