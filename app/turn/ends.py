@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from app.providers.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
 from app.record.engine import StorageError
@@ -23,7 +24,7 @@ from app.schema.errors import (
 )
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
-from app.schema.part import Ended, Failed, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
+from app.schema.part import Ended, Failed, ModelRef, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
 from app.sessions.live import compacting
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
@@ -78,26 +79,32 @@ def log_end(session_id: str, error: MessageError) -> None:
     log.warning("the turn of %s ended with %s: %s", session_id, error.name, getattr(error.data, "message", ""))
 
 
-async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
-    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error."""
+async def answer_with(store: Store, session_id: str, directory: str, error: MessageError, root: str | None = None) -> None:
+    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error. `root`:
+    the checkout's, by default the directory."""
     history = await store.live_messages(session_id)
     for stored in filter(is_open, history):
         await mark_interrupted(store, stored, error)
     user, answer = last_user(history), last_assistant(history)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
         return
-    message = AssistantMessage(
+    path = MessagePath(cwd=directory, root=root or directory)
+    await put_error(store, new_answer(user, user.agent, user.model, path), error)
+
+
+def new_answer(prompt: UserMessage, agent: str, model: ModelRef, path: MessagePath, **more: Any) -> AssistantMessage:
+    return AssistantMessage(
         id=ids.ascending("message"),
-        session_id=session_id,
+        session_id=prompt.session_id,
         time=AssistantTime(created=clock.now_ms()),
-        parent_id=user.id,
-        model_id=user.model.model_id,
-        provider_id=user.model.provider_id,
-        mode=user.agent,
-        agent=user.agent,
+        parent_id=prompt.id,
+        model_id=model.model_id,
+        provider_id=model.provider_id,
+        mode=agent,
+        agent=agent,
         path=path,
+        **more,
     )
-    await put_error(store, message, error)
 
 
 def is_open(message: MessageWithParts) -> bool:

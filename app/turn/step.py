@@ -98,7 +98,6 @@ class Step:
         try:
             for part in parts:
                 if isinstance(part, ToolPart) and isinstance(part.state, Running):
-                    self._writer.adopt(part)
                     self._calls.resume(part)
             await self._calls.finish()
             if start is None:

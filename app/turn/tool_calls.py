@@ -106,7 +106,7 @@ class ToolRun:
         return await self._ctx.run_subagent(self, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        return await self._calls.call(tool, arguments, ids.ascending("part"))
+        return await self._calls.run(self.writer.tool_running(ids.ascending("part"), tool, arguments))
 
     async def todos(self) -> list[Todo]:
         return await self._ctx.services.store.todos(self.session.id)
@@ -207,6 +207,7 @@ class ToolCalls:
 
     def resume(self, part: ToolPart) -> None:
         """Runs a call that waited for permission when an earlier server stopped."""
+        self.writer.adopt(part)
         self._calls.append(part)
         self._spawn(part, looping=False)
 
@@ -225,11 +226,6 @@ class ToolCalls:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
-        """Runs a call made by another tool, as a part of its own."""
-        part = self.writer.tool_running(call_id, tool, arguments)
-        return await self._run_and_store(part)
-
     def _unknown(self, name: str) -> str:
         return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self._tools) - {INVALID}))}"
 
@@ -240,17 +236,17 @@ class ToolCalls:
 
     def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True
-        task = asyncio.create_task(self._run(part, looping), name=f"tool {part.tool}")
+        task = asyncio.create_task(self._run_in_background(part, looping), name=f"tool {part.tool}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _run(self, part: ToolPart, looping: bool) -> None:
+    async def _run_in_background(self, part: ToolPart, looping: bool) -> None:
         """An error of the call is stored, and sent to the model. After a StorageError, which `finish` raises, the call did not
         run. A call is cancelled by a turn that is aborted, which ends it."""
         with suppress(PermissionNotGranted, QuestionRejected, ToolError, StorageError, asyncio.CancelledError):
-            await self._run_and_store(part, looping)
+            await self.run(part, looping)
 
-    async def _run_and_store(self, part: ToolPart, looping: bool = False) -> ToolResult:
+    async def run(self, part: ToolPart, looping: bool = False) -> ToolResult:
         """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
         the call itself cannot be stored: nothing may happen without a record of it."""
         await self.writer.stored()

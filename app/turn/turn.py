@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
 from app.record.writer import StaleLease
 from app.schema.errors import MessageError
-from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import AgentPart, ToolPart
 from app.schema.session import Busy
@@ -170,8 +170,8 @@ class Turn:
         mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
         if offers := await mcp.offers():
             tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
-        switched_off = {name for name, on in (user.tools or {}).items() if not on}
-        offered = {name: tool for name, tool in tools.items() if name not in switched_off}
+        switched = user.tools or {}
+        offered = {name: tool for name, tool in tools.items() if switched.get(name, True)}
         if isinstance(user.format, JsonSchemaFormat):
             offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
         return offered
@@ -221,9 +221,8 @@ class Turn:
 
     async def _answer_with(self, error: MessageError) -> None:
         self._ctx.record.failure = error
-        location = self._ctx.instance.location
-        path = MessagePath(cwd=location.directory, root=location.worktree)
-        await ends.answer_with(self._ctx.store, self._ctx.session_id, path, error)
+        ctx, worktree = self._ctx, self._ctx.instance.location.worktree
+        await ends.answer_with(ctx.store, ctx.session_id, ctx.directory, error, worktree)
 
     # Beside the loop.
 

@@ -12,7 +12,7 @@ from app.permissions.editor_files import EditorFiles
 from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, PatchPart, TextPart
 from app.schema.session import Session
 from app.sessions.live import LiveSession
@@ -25,7 +25,7 @@ from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.turn.context.system import InstructionPages
 from app.turn.decide import last_assistant, last_user
-from app.turn.ends import Deadline, put_error
+from app.turn.ends import Deadline, new_answer, put_error
 from app.turn.titles import Titles
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -213,20 +213,8 @@ class TurnContext:
         return self.store.post(self.session_id, self.directory, write)
 
     def new_assistant(self, user: UserMessage, agent: str, model: ModelRef, *, summary: bool | None = None) -> AssistantMessage:
-        location = self.instance.location
-        return AssistantMessage(
-            id=ids.ascending("message"),
-            session_id=self.session_id,
-            time=AssistantTime(created=clock.now_ms()),
-            parent_id=user.id,
-            model_id=model.model_id,
-            provider_id=model.provider_id,
-            mode=agent,
-            agent=agent,
-            path=MessagePath(cwd=location.directory, root=location.worktree),
-            summary=summary,
-            variant=user.variant,
-        )
+        path = MessagePath(cwd=self.directory, root=self.instance.location.worktree)
+        return new_answer(user, agent, model, path, summary=summary, variant=user.variant)
 
     def new_user(self, agent: str, model: ModelRef, *, continues: UserMessage | None = None) -> UserMessage:
         """A user message made by the server, with the deadline and format of the prompt that it `continues`."""

@@ -22,7 +22,7 @@ from app.schema.timeline import (
 )
 from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
-from app.sessions.timeline.service import Admission, Timeline
+from app.sessions.timeline.service import Timeline
 from app.turn import hooks
 from app.turn.intake.intake import default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
@@ -54,7 +54,15 @@ class Admissions:
         admission = await self._timeline.admission(session_id, message_id, before)
         if wanted.id is not None and admission.delivery != wanted.delivery:
             raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
-        return _admitted(session_id, message_id, wanted, admission)
+        return SessionInputAdmitted(
+            admitted_seq=admission.admitted_seq,
+            id=message_id,
+            session_id=session_id,
+            prompt=_prompt(wanted.prompt),
+            delivery=admission.delivery,
+            time_created=admission.time,
+            promoted_seq=admission.promoted_seq,
+        )
 
     async def _accept(
         self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, wanted: SessionPromptInput
@@ -73,7 +81,8 @@ class Admissions:
     ) -> PromptInput:
         """With the session's agent and model. A prompt that was sent before keeps those that it got then."""
         session = prompted.session
-        known = await self._known(session.id, message_id)
+        stored = [message.info for message in await self._timeline.stored_prompts(session.id, message_id)]
+        known = next((info for info in stored if isinstance(info, UserMessage)), None)
         parts = prompt_parts(wanted.prompt)
         if known is not None:
             return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
@@ -81,11 +90,6 @@ class Admissions:
         model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
         variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
-
-    async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
-        """The message, if it is stored or in the queue."""
-        messages = await self._timeline.stored_prompts(session_id, message_id)
-        return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
 
 
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
@@ -127,18 +131,6 @@ _NOT_TEXT = ("image/", "audio/", "video/", "application/pdf")
 
 def _text(source: PromptSource | None) -> SourceText | None:
     return SourceText(value=source.text, start=source.start, end=source.end) if source else None
-
-
-def _admitted(session_id: str, message_id: str, wanted: SessionPromptInput, admission: Admission) -> SessionInputAdmitted:
-    return SessionInputAdmitted(
-        admitted_seq=admission.admitted_seq,
-        id=message_id,
-        session_id=session_id,
-        prompt=_prompt(wanted.prompt),
-        delivery=admission.delivery,
-        time_created=admission.time,
-        promoted_seq=admission.promoted_seq,
-    )
 
 
 def _prompt(sent: SentPrompt) -> PromptV2:

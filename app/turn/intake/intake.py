@@ -43,10 +43,6 @@ class PreparedPrompt:
     message: MessageWithParts | None
 
 
-AcquireLease = Callable[[Connection], Lease | None]
-"""Called in the transaction of a prompt."""
-
-
 class TooManyPrompts(TooMany):
     name = "TooManyPromptsError"
 
@@ -100,10 +96,6 @@ class Intake:
 
         await self._store.write(session_id, directory, store_or_dequeue)
 
-    async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
-        """Without storing the message: it was removed, or sent again and stored meanwhile. Raises NotQueued."""
-        await self._store.write(session_id, directory, lambda tx: tx.dequeue_prompt(queued_id))
-
     async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
         """Whether the client has sent this message before, and it is stored. Raises Conflict if that one has other content."""
         if message_id is None:
@@ -114,7 +106,7 @@ class Intake:
         self,
         prepared: PreparedPrompt,
         queued_id: str | None,
-        acquire: AcquireLease | None = None,
+        acquire: Callable[[Connection], Lease | None] | None = None,
         *,
         rules_from_tools: bool = True,
         location: Location | None = None,

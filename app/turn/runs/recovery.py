@@ -17,7 +17,7 @@ from typing import Any
 from app.permissions.pending_requests import PendingRequests
 from app.record.repositories import message_rows, session_rows, work_rows
 from app.schema.errors import MessageError, ServiceError, unknown
-from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
+from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.sessions.lease import Interruption, Leases
 from app.sessions.live import LiveSessions
@@ -292,7 +292,7 @@ class Recovery:
 
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
         try:
-            await ends.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
+            await ends.answer_with(self._store, session_id, directory, error)
             await self._close_prompts(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)

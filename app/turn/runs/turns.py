@@ -16,7 +16,6 @@ from app.record.engine import StorageError
 from app.record.repositories import message_rows, session_rows
 from app.record.writer import Lease, StaleLease
 from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy, unknown
-from app.schema.message import MessagePath
 from app.schema.session import Busy
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
 from app.turn import ends
@@ -225,8 +224,6 @@ class Turns:
             except Exception:
                 record.end = TurnEnd.FAILED
                 raise
-            finally:
-                work.deadline = None
 
     # Ends.
 
@@ -250,7 +247,7 @@ class Turns:
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
         """For a prompt that no turn has reached; a turn stores its own errors."""
         try:
-            await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
+            await ends.answer_with(self._store, live.id, work.directory, error)
         except NotFound:
             log.info("%s is deleted: its turn has nothing to answer", live.id)
         except StaleLease:
@@ -328,8 +325,7 @@ class UnstoredEnds:
         directory = live.unstored_end
         if directory is None:
             return
-        path = MessagePath(cwd=directory, root=directory)
-        await ends.answer_with(self._store, live.id, path, unknown(ends.NOT_STORED))
+        await ends.answer_with(self._store, live.id, directory, unknown(ends.NOT_STORED))
         await live.set_idle(directory)
         live.unstored_end = None
         log.warning("the end of the turn of %s is stored now, which failed before", live.id)
