@@ -70,7 +70,7 @@ from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
 from app.users.login import Login, RateLimits
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
+from app.users.tokens import MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
@@ -227,7 +227,6 @@ class Server:
         self.user_keys = UserKeys(database, self.secret)
         budgets = Budgets(database, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
-        self.event_cursors = EventCursors(self.secret)
         self.rates = RateLimits(settings.redis_url)
         self.login = self._make_login()
 
@@ -361,7 +360,7 @@ class Server:
 
     def _make_webhooks(self) -> None:
         settings, database, bus = self.settings, self.database, self.bus
-        owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
+        owners = WebhookOwners(self.users, self.secret, self.workspaces.admits)
         requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
         self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
         services = WorkerServices(database, self.writer, owners)

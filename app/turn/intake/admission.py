@@ -24,12 +24,10 @@ from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import Timeline
 from app.turn import hooks
-from app.turn.intake.intake import default_model_of
+from app.turn.intake.intake import agent_of, default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.util import ids
-from app.workspace.agents import default_agent, find
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 
@@ -86,7 +84,7 @@ class Admissions:
         parts = prompt_parts(wanted.prompt)
         if known is not None:
             return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
-        agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
+        agent = agent_of(instance, session.agent)
         model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
         variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
@@ -154,9 +152,7 @@ class ClientPermission(Wire):
 
 async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
     """The request's id and the rules' decision. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
-    name = wanted.agent or session.agent
-    agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
-    call = wanted.source
+    agent, call = agent_of(instance, wanted.agent or session.agent), wanted.source
     request = PermissionRequest(
         id=wanted.id or ids.ascending("permission"),
         session_id=session.id,

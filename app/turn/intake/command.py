@@ -17,10 +17,8 @@ from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
 from app.tools.transcript import Transcript
-from app.turn.intake.intake import default_model_of
+from app.turn.intake.intake import agent_of, default_model_of
 from app.util import environment
-from app.workspace.agents import default_agent
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
@@ -94,7 +92,7 @@ class Commands:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
         ProviderModelNotFoundError for an unknown model."""
         command = _find(await all_commands(instance), wanted.command)
-        agent = _agent(instance, command, wanted)
+        agent = agent_of(instance, command.agent or wanted.agent)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
             instance.models.find(model)
@@ -145,11 +143,6 @@ def _find(commands: Sequence[Command], name: str) -> Command:
         known = ", ".join(command.name for command in commands)
         raise BadRequest(f"There is no command {name!r}. There are: {known}", ["command"], name)
     return command
-
-
-def _agent(instance: Instance, command: Command, wanted: CommandInput) -> Agent:
-    name = command.agent or wanted.agent
-    return find_agent(instance.agents, name) if name else default_agent(instance.agents, instance.config)
 
 
 def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelRef | None:

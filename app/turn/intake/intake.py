@@ -13,6 +13,7 @@ from app.record.repositories import message_rows
 from app.record.writer import Lease
 from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.model import Agent
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
@@ -168,7 +169,7 @@ def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, 
 
 
 def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:
-    agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+    agent = agent_of(instance, prompt.agent)
     if prompt.model and not prompt.no_reply:
         instance.models.find(prompt.model)
     model = prompt.model or agent.model or prompted.last_model or default_model_of(instance)
@@ -191,6 +192,11 @@ def renewed(message: MessageWithParts) -> MessageWithParts:
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
     parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
     return MessageWithParts.model_construct(info=info, parts=parts)
+
+
+def agent_of(instance: Instance, name: str | None) -> Agent:
+    """The agent of that name, or the one that answers if nobody named one. Raises BadRequest."""
+    return find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
 
 
 def default_model_of(instance: Instance) -> ModelRef:
