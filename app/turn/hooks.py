@@ -114,7 +114,11 @@ async def request(instance: Instance, request: ModelRequest, agent: Agent, user:
         request = await _with_system(hooks, request)
     if "chat.params" in hooks.named or "chat.headers" in hooks.named:
         given = _call_json(instance, request, agent, user)
-        request = await _with_headers(hooks, await _with_params(hooks, request, given), given)
+        params = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
+        if chosen := await hooks.change("chat.params", given, params, _ChosenParams.model_validate):
+            request = replace(request, **dict(chosen))
+        headers = await hooks.change("chat.headers", given, {"headers": request.headers}, _field("headers", dict[str, str]))
+        request = request if headers is None else replace(request, headers=headers)
     return request
 
 
@@ -138,17 +142,6 @@ def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: Us
         "provider": provider.model_dump(mode="json", exclude_none=True, exclude={"models", "key"}),
         "message": user.wire(),
     }
-
-
-async def _with_params(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    output = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
-    changed = await hooks.change("chat.params", given, output, _ChosenParams.model_validate)
-    return replace(request, **dict(changed)) if changed else request
-
-
-async def _with_headers(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _field("headers", dict[str, str]))
-    return request if changed is None else replace(request, headers=changed)
 
 
 async def compacting(hooks: HookRunner, session_id: str) -> Compacting:

@@ -162,8 +162,7 @@ class ToolRun:
 
 
 class ToolCalls:
-    """`earlier`: the calls of the turn's previous steps. `seen_instructions`: files that the model has been sent.
-    `bypass_agent_check`: the user has asked for the subagent."""
+    """`earlier`: the calls of the turn's previous steps. `bypass_agent_check`: the user has asked for the subagent."""
 
     def __init__(
         self,
@@ -174,14 +173,14 @@ class ToolCalls:
         model: Model,
         *,
         earlier: Sequence[ToolPart] = (),
-        seen_instructions: set[str] | None = None,
         bypass_agent_check: bool = False,
     ) -> None:
         self.ctx = ctx
         self.writer = writer
         self.agent = agent
         self.model = model
-        self.seen_instructions = seen_instructions or set()
+        self.seen_instructions = system.seen_in(ctx.history)
+        """Files that the model has been sent."""
         self._tools = tools
         self._calls = list(earlier)
         self._bypass_agent_check = bypass_agent_check
@@ -258,7 +257,8 @@ class ToolCalls:
             except (PermissionNotGranted, QuestionRejected, ToolError) as error:
                 if isinstance(error, ToolTimeout):
                     _log_timeout(part, str(error))
-                self.blocked |= self._stops_turn(error)
+                is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
+                self.blocked |= is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
                 self.writer.tool_failed(part, f"Error: {error}")
                 record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
                 raise
@@ -307,10 +307,6 @@ class ToolCalls:
         if bounded.output_path:
             metadata["outputPath"] = str(bounded.output_path)
         return replace(result, output=bounded.text, metadata=metadata)
-
-    def _stops_turn(self, error: Exception) -> bool:
-        is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
-        return is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
 
 
 def _log_timeout(part: ToolPart, what: str) -> None:

@@ -85,7 +85,7 @@ class Turn:
                 await self._ctx.give_up(decision.error)
                 return False
             case decide.Resume():
-                return await self._resume(decision.message, history)
+                return await self._resume(decision.message)
 
             case decide.RunSubtask():
                 await _run_subtask(self._ctx, decision)
@@ -134,7 +134,6 @@ class Turn:
             agent,
             model,
             earlier=[part for answer in decide.since_user(history) for part in answer.parts if isinstance(part, ToolPart)],
-            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(prompt),
         )
         step = Step(ctx, calls)
@@ -142,7 +141,7 @@ class Turn:
         await asyncio.create_task(step.run(lambda: self._request(user, agent, model, history, calls.specs())), name="step")
         return step
 
-    async def _resume(self, open_message: MessageWithParts, history: Sequence[MessageWithParts]) -> bool:
+    async def _resume(self, open_message: MessageWithParts) -> bool:
         """Continues an answer that waited for the user when an earlier server stopped: asks again, then runs the calls."""
         ctx, message = self._ctx, open_message.info
         assert isinstance(message, AssistantMessage)
@@ -156,7 +155,6 @@ class Turn:
             await self._tools(prompt, agent, model, message),
             agent,
             model,
-            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(asked),
         )
         step = Step(ctx, calls)
@@ -167,24 +165,20 @@ class Turn:
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox, the plugins' and the MCP servers' tools, without those that the prompt switches
         off; and the tool for the structured `answer`."""
-        mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
-        if offers := await mcp.offers():
-            tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
+        instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
+        given, key = instance.extensions, (agent.name, model.provider_id, model.id)
+        if key not in instance.chosen_tools:  # those of the server and of plugins, which do not change
+            subagents = subagents_for(agent, instance.agents)
+            own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
+            instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
+        tools = instance.chosen_tools[key]
+        if offers := await given.mcp.offers():
+            tools = tools | toolbox.external(mcp_tools(given.mcp, offers), agent)
         switched = user.tools or {}
         offered = {name: tool for name, tool in tools.items() if switched.get(name, True)}
         if isinstance(user.format, JsonSchemaFormat):
             offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
         return offered
-
-    def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """Tools of the server and of plugins. Chosen once for an instance, an agent and a model, which do not change."""
-        instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
-        key = (agent.name, model.provider_id, model.id)
-        if key not in instance.chosen_tools:
-            given, subagents = instance.extensions, subagents_for(agent, instance.agents)
-            own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
-            instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
-        return instance.chosen_tools[key]
 
     async def _request(
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]

@@ -109,16 +109,16 @@ class Intake:
         queued_id: str | None,
         acquire: Callable[[Connection], Lease | None] | None = None,
         *,
-        rules_from_tools: bool = True,
+        nested: bool = False,
         location: Location | None = None,
     ) -> Callable[[SessionTx], tuple[bool, Lease | None]]:
         """The change that stores the prompt: removes reverted messages, adds the message and its parts, touches the session. Its
-        `tools` map replaces the session's permission rules, if `rules_from_tools`. `location`: of a directory in use.
+        `tools` map replaces the session's permission rules, unless it is `nested`. `location`: of a directory in use.
 
         The change returns whether the client had sent this message before, so that it is not stored again; and the lease.
         It raises NotFound, Conflict, TooManyPrompts; NotQueued if the prompt does not wait under `queued_id` any more."""
         prompt, message = prepared.input, prepared.message
-        waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
+        waits, tools = not prompt.no_reply, None if nested else prompt.tools
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 

@@ -43,7 +43,7 @@ class Prompts:
     """`turns` answers the prompts; a turn that runs a subagent calls back here."""
 
     def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int) -> None:
-        self.turns = Turns(services, partial(_run_subagent, services.store, self), live, most_running)
+        self.turns = Turns(services, partial(run_subagent, services.store, self), live, most_running)
         self._store = services.store
         self._intake = intake
         self._live = live
@@ -56,21 +56,20 @@ class Prompts:
         prompted: PromptedSession,
         prompt: PromptInput,
         *,
-        rules_from_tools: bool = True,
         nested: bool = False,
         content: str | None = None,
     ) -> AcceptedPrompt:
         """Stores a prompt and starts the turn that answers it, or joins the running one: no other request comes in between. Waits
         for requests that change the session's messages. Errors of the prompt are raised before anything is stored.
 
-        `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
+        `nested`: a turn waits for the answer; the prompt's `tools` map does not replace the session's permission rules.
         `content`: as for `Intake.prepare`. Raises SessionBusy for a prompt that must not join a turn.
         """
         session_id = prompted.session.id
         prepared = await self._intake.prepare(instance, prompted, prompt, content)
         if prompt.when_busy == "interrupt":
             await self._interrupt(session_id, prepared)
-        return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
+        return await self.accept_prepared(instance, session_id, prepared, nested=nested)
 
     async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
         """Does not abort the turn of this very prompt, which its client may have sent twice: under the lock the prompt is stored,
@@ -87,7 +86,6 @@ class Prompts:
         session_id: str,
         prepared: PreparedPrompt,
         *,
-        rules_from_tools: bool = True,
         nested: bool = False,
         queued_id: str | None = None,
     ) -> AcceptedPrompt:
@@ -111,7 +109,7 @@ class Prompts:
             needs_idle = prepared.message is not None and prompt.when_busy in ("reject", "queue")
             if needs_idle and (live.is_unfinished or await self._leases.is_held_elsewhere(session_id)):
                 raise SessionBusy(session_id)
-            storing = self._post(instance, live, prepared, queued_id, rules_from_tools)
+            storing = self._post(instance, live, prepared, queued_id, nested)
             storing.add_done_callback(start)
             known, _ = await asyncio.shield(storing)
             message = prepared.message
@@ -124,13 +122,13 @@ class Prompts:
         return AcceptedPrompt(message, known, run)
 
     def _post(
-        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, rules_from_tools: bool
+        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, nested: bool
     ) -> asyncio.Future[tuple[bool, Lease | None]]:
         """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
         location, acquire = instance.location, None
         if not prepared.input.no_reply and not live.is_unfinished:
             acquire = partial(self._leases.acquire_free, session_id=live.id, status=busy_in(location.directory))
-        change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
+        change = self._intake.change(prepared, queued_id, acquire, nested=nested, location=location)
         return self._store.post(live.id, location.directory, change)
 
     async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
@@ -154,7 +152,7 @@ class Prompts:
     async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
         """Accepts the prompt of a turn that waits for the answer, and answers. Cancelled, aborts the session's turn."""
         prompted = await self._store.session_to_prompt(session_id)
-        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, rules_from_tools=False, nested=True))
+        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, nested=True))
         try:
             return await self.answer(session_id, await asyncio.shield(accepting))
         except asyncio.CancelledError:
@@ -178,7 +176,7 @@ def _log_failure(answering: asyncio.Task[bytes]) -> None:
         log.log(logging.INFO if isinstance(error, NotFound) else logging.ERROR, "a prompt got no answer: %s", error)
 
 
-async def _run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: SubagentRequest) -> ToolResult:
+async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: SubagentRequest) -> ToolResult:
     agent = call.instance.agents.get(request.agent)
     if agent is None:
         raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")

@@ -5,8 +5,8 @@ A tree in which a session runs, is shared or pinned is kept. Each deletion is an
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ class PruneRule:
     def allows(self, tree: Sequence[Session]) -> bool:
         """`tree`: children before their parents."""
         is_wanted = is_archived(tree[-1]) or not self.archived_only
-        return is_wanted and is_expired(tree, self.cutoff) and kept_as(tree) is None
+        return is_wanted and kept_as(tree) is None and all(session.time.updated < self.cutoff for session in tree)
 
 
 @dataclass
@@ -96,25 +96,19 @@ class Retention:
             return None
 
     async def _delete(self, tree: Sequence[Session], rule: PruneRule) -> int | None:
-        """None if the tree may not be deleted any more."""
+        """None if the tree may not be deleted any more. Raises SessionBusy if work of this server runs on one of its sessions."""
         root, known = tree[-1], frozenset(session.id for session in tree)
         async with AsyncExitStack() as holds:
             for session in reversed(tree):
-                await holds.enter_async_context(self._alone(session))
+                live = self.live.get(session.id)
+                if live.is_held:
+                    raise SessionBusy(session.id)
+                await holds.enter_async_context(live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)))
             check = partial(self._require_unused, cutoff=rule.cutoff, known=known)
             gone = await self.sessions.remove(root.directory, root.id, rule.allows, check)
         for session in gone:
             self.on_deleted(session)
         return len(gone) or None
-
-    @asynccontextmanager
-    async def _alone(self, session: Session) -> AsyncIterator[None]:
-        """No work of this server runs on the session, or begins. Raises SessionBusy."""
-        live = self.live.get(session.id)
-        if live.is_held:
-            raise SessionBusy(session.id)
-        async with live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)):
-            yield
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
         """In the transaction that deletes them: no other server uses them. Raises SessionBusy, and NotFound if one is gone."""
@@ -169,10 +163,6 @@ def kept_as(tree: Iterable[Session]) -> KeptAs | None:
         if session.revert is not None and session.revert.unfinished:
             return "running"
     return None
-
-
-def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
-    return all(session.time.updated < cutoff for session in tree)
 
 
 def is_archived(root: Session) -> bool:
