@@ -60,10 +60,6 @@ class PartWriter:
         self._is_counted = False
         """Whether the step is in the ledger."""
 
-    @property
-    def tools(self) -> list[ToolPart]:
-        return list(self._tools.values())
-
     def has_text(self) -> bool:
         self._open_texts()
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
@@ -87,7 +83,7 @@ class PartWriter:
             raise self.chain.failure
 
     def put(self, part: Part) -> None:
-        self._post(self._part_change(part), [part])
+        self._post([part])
 
     def _part_change(self, part: Part) -> StepWork:
         row = part_row(part)
@@ -102,7 +98,7 @@ class PartWriter:
         return put
 
     def enqueue_message(self) -> None:
-        self._post(self._message_change(), [self.message])
+        self._post([self.message])
 
     def _message_change(self) -> StepWork:
         row = message_row(self.message)
@@ -116,9 +112,18 @@ class PartWriter:
 
         return put
 
-    def _post(
-        self, work: StepWork, values: Sequence[Part | AssistantMessage] = (), removed: Sequence[Part] = ()
-    ) -> asyncio.Future[None]:
+    def _post(self, values: Sequence[Part | AssistantMessage], removed: Sequence[Part] = ()) -> asyncio.Future[None]:
+        """Enqueues one change that removes parts and puts the values."""
+        changes = [
+            self._message_change() if isinstance(value, AssistantMessage) else self._part_change(value) for value in values
+        ]
+
+        def work(tx: SessionTx) -> None:
+            for part in removed:
+                tx.remove_part(part.message_id, part.id)
+            for change in changes:
+                change(tx)
+
         write = self._newest_write = self._store.post_parts(
             self.message.session_id,
             self._directory,
@@ -235,7 +240,7 @@ class PartWriter:
         """Removes the parts of a failed attempt, because the retry starts from the beginning."""
         self._withdrawn = self._attempt
         if self._withdrawn:
-            self._post(self._removal(), removed=self._withdrawn).add_done_callback(self._on_removed)
+            self._post([], removed=self._withdrawn).add_done_callback(self._on_removed)
         for part in self._withdrawn:
             self._writes.pop(part.id, None)
         self._attempt = []
@@ -245,15 +250,6 @@ class PartWriter:
     def _on_removed(self, removal: asyncio.Future[Any]) -> None:
         if removal.exception() is None:
             self._withdrawn = []
-
-    def _removal(self) -> StepWork:
-        withdrawn = list(self._withdrawn)
-
-        def remove(tx: SessionTx) -> None:
-            for part in withdrawn:
-                tx.remove_part(part.message_id, part.id)
-
-        return remove
 
     def finish_open_parts(self) -> None:
         """Ends open text with its present content, and running tools as aborted. Writes values again that could not be stored."""
@@ -276,13 +272,7 @@ class PartWriter:
         message = [value for value in unstored if isinstance(value, AssistantMessage)]
         lost = {part.id: part for part in (*unfinished, *unstored) if not isinstance(part, AssistantMessage)}
         parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
-        works = [self._removal(), *(self._message_change() for _ in message), *map(self._part_change, parts)]
-
-        def put_again(tx: SessionTx) -> None:
-            for work in works:
-                work(tx)
-
-        self._post(put_again, [*parts, *message], self._withdrawn)
+        self._post([*message, *parts], self._withdrawn)
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}

@@ -42,6 +42,7 @@ from app.turn.context import system
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids
+from app.util.tasks import TaskSet
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class ToolCalls:
         self._tools = tools
         self._calls = list(earlier)
         self._bypass_agent_check = bypass_agent_check
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = TaskSet()
         self.blocked = False
         """The user rejected a call without feedback: the turn stops after this step."""
         self.started = False
@@ -212,18 +213,12 @@ class ToolCalls:
 
     async def finish(self) -> None:
         """Waits until every call has its result. Raises StorageError if a call did not run because it could not be stored."""
-        await self._wait_for_all()
+        await self._running.wait()
         self.writer.raise_failure()
 
     async def abort(self) -> None:
         """Cancels running calls and waits for their clean-up."""
-        for task in self._running:
-            task.cancel()
-        await self._wait_for_all()
-
-    async def _wait_for_all(self) -> None:
-        while self._running:
-            await asyncio.wait(self._running)
+        await self._running.cancel()
 
     def _unknown(self, name: str) -> str:
         return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self._tools) - {INVALID}))}"
@@ -235,9 +230,7 @@ class ToolCalls:
 
     def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True
-        task = asyncio.create_task(self._run_in_background(part, looping), name=f"tool {part.tool}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running.start(self._run_in_background(part, looping), f"tool {part.tool}")
 
     async def _run_in_background(self, part: ToolPart, looping: bool) -> None:
         """An error of the call is stored, and sent to the model. After a StorageError, which `finish` raises, the call did not
