@@ -26,13 +26,12 @@ from app.schema.part import ModelRef, ToolPart
 from app.schema.session import Busy, RevertInput, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.revert import Reverts
-from app.sessions.rows import model_of_session
 from app.sessions.service import SessionService
 from app.sessions.store import Store
 from app.sessions.summary import SessionTasks
 from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
-from app.turn import compaction, decide, hooks
+from app.turn import compaction, hooks
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
@@ -92,18 +91,16 @@ class SessionActions:
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
-        ctx = self.prompts.turns.context(instance, self.live.get(session_id))
-        find_agent(instance.agents, wanted.agent)
+        turns, directory = self.prompts.turns, instance.location.directory
+        ctx, agent = turns.context(instance, self.live.get(session_id)), find_agent(instance.agents, wanted.agent)
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
-            await self.store.session_to_prompt(session_id)
             await self.reverts.clean_up(instance.location, session_id)
-            return await _run_shell(ctx, wanted)
+            last_model = (await self.store.session_to_prompt(session_id)).last_model
+            return await _run_shell(ctx, wanted, agent, last_model)
 
-        return await self.prompts.turns.run_exclusively(
-            session_id, instance.location.directory, WorkKind.SHELL, run, announced=True
-        )
+        return await turns.run_exclusively(session_id, directory, WorkKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Summarises the conversation; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything
@@ -217,12 +214,11 @@ class _ShellHost(ToolHost):
         self._writer.tool_progress(self._part, title, metadata)
 
 
-async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
+async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_model: ModelRef | None) -> MessageWithParts:
     """The answer with the finished call. An abort ends the command, whose output so far is the result.
 
     Raises ProviderModelNotFoundError before anything is stored."""
-    agent = find_agent(ctx.instance.agents, wanted.agent)
-    model = wanted.model or agent.model or await _model(ctx)
+    model = wanted.model or agent.model or last_model or default_model_of(ctx.instance)
     known = ctx.instance.models.find(model)
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
@@ -254,15 +250,13 @@ async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: Par
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:
         result = await ctx.services.toolbox.bash.execute(arguments, context)
+        output, shown = result.output, result.metadata["output"]
     except asyncio.CancelledError:
-        # The client that asked for the command gets its output so far, whoever aborted it.
-        writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
-        return
+        output = shown = host.output  # the client that asked for the command gets its output so far, whoever aborted it
     except ToolError as error:
         writer.tool_failed(part, f"Error: {error}")
         return
-    metadata = {"output": result.metadata["output"], "description": ""}
-    writer.tool_completed(part, ToolResult("", result.output, metadata))
+    writer.tool_completed(part, ToolResult("", output, {"output": shown, "description": ""}))
 
 
 async def _finish_shell(writer: PartWriter, message: AssistantMessage) -> None:
@@ -270,10 +264,3 @@ async def _finish_shell(writer: PartWriter, message: AssistantMessage) -> None:
     writer.finish_open_parts()
     writer.enqueue_message()
     await writer.stored()
-
-
-async def _model(ctx: TurnContext) -> ModelRef:
-    """The conversation's model, else the session's, else the default one."""
-    session, history, _ = await ctx.store.conversation(ctx.session_id)
-    user = decide.last_user(history)
-    return user.model if user else model_of_session(session) or default_model_of(ctx.instance)

@@ -71,8 +71,8 @@ class Orphans:
 @dataclass(eq=False)
 class Recovery:
     """Runs at the start of this server, and later for servers of the same database that die. `continues`: interrupted turns are
-    resumed; otherwise they end with an error. `prompted_only`: of dead servers' sessions, recover only those that this server has a
-    prompt of."""
+    resumed; otherwise they end with an error. `prompted_only`: of dead servers' sessions, only those are recovered that this
+    server has a prompt of."""
 
     store: Store
     leases: Leases
