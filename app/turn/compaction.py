@@ -98,7 +98,7 @@ async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWith
         step = await _summarise(ctx, message, model, agent, user, history)
     finally:
         await asyncio.shield(_show_compacting(ctx, since=None))
-    if step.overflow or step.is_stopped or not is_final(message, None) or not await _has_text(ctx, message):
+    if step.overflow or step.is_stopped or not is_final(message, None) or not step.has_text:
         if message.error is None:
             error = to_message_error(step.overflow) if step.overflow else unknown(NO_SUMMARY)
             await ends.put_error(ctx.store, message, error)
@@ -150,11 +150,6 @@ async def _question(
 async def _show_compacting(ctx: TurnContext, since: int | None) -> None:
     edit = partial(compacting, since=since)
     await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.edit(edit, touch=False))
-
-
-async def _has_text(ctx: TurnContext, message: AssistantMessage) -> bool:
-    parts = (await ctx.store.message(ctx.session_id, message.id)).parts
-    return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
 
 async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str) -> None:

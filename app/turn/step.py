@@ -68,6 +68,10 @@ class Step:
         """Stopped by an error, or because the user rejected what a tool asked for: the turn ends with this step."""
         return self.message.error is not None or self._calls.blocked
 
+    @property
+    def has_text(self) -> bool:
+        return self._writer.has_text()
+
     async def run(self, request: Callable[[], Awaitable[ModelRequest]]) -> None:
         """Completes the message and ends all its parts, also when cancelled, except for an overflow."""
         try:
@@ -207,7 +211,7 @@ class Step:
         self._writer.step_finish(reason, tree, cost, tokens)
         self._writer.enqueue_message()
         await self._put_patch(tree)
-        if reason == "length" and not called and not self._writer.has_text():
+        if reason == "length" and not called and not self.has_text:
             self._announce_error(MessageOutputLengthError())
         self._post_completed()
         self.trees = self._tree, tree

@@ -126,7 +126,6 @@ class Turn:
         message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
-        prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = ToolCalls(
             ctx,
             writer,
@@ -134,7 +133,7 @@ class Turn:
             agent,
             model,
             earlier=[part for answer in decide.since_user(history) for part in answer.parts if isinstance(part, ToolPart)],
-            bypass_agent_check=_names_agent(prompt),
+            bypass_agent_check=_names_agent(history, user),
         )
         step = Step(ctx, calls)
         # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
@@ -155,7 +154,7 @@ class Turn:
             await self._tools(prompt, agent, model, message),
             agent,
             model,
-            bypass_agent_check=_names_agent(asked),
+            bypass_agent_check=_names_agent([asked], prompt),
         )
         step = Step(ctx, calls)
         await step.resume(open_message.parts)
@@ -237,9 +236,9 @@ def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage
     return (UserTurn((TextBlock(prompt_text("structured-output-reminder")),)),) if is_text else ()
 
 
-def _names_agent(prompt: MessageWithParts) -> bool:
+def _names_agent(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Whether the user has asked for the subagent, which then needs no permission."""
-    return any(isinstance(part, AgentPart) for part in prompt.parts)
+    return any(isinstance(part, AgentPart) for message in history if message.info.id == prompt.id for part in message.parts)
 
 
 async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
