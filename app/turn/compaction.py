@@ -12,7 +12,7 @@ from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import CompactionPart, Completed, ModelRef, Span, TextPart, ToolPart
 from app.sessions.live import compacting
-from app.sessions.rows import message_row, part_row
+from app.sessions.rows import part_row
 from app.sessions.session_tx import SessionTx
 from app.turn import ends, hooks
 from app.turn.context import window
@@ -76,14 +76,7 @@ async def request(
     """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
     message = ctx.new_user(agent, model, continues=continues)
     part = CompactionPart(id=ids.ascending("part"), session_id=ctx.session_id, message_id=message.id, auto=auto)
-
-    def put(tx: SessionTx) -> None:
-        if instead_of is not None:
-            tx.remove_message(instead_of.id)
-        tx.put_message(message_row(message, waits=True))
-        tx.put_part(part_row(part))
-
-    await ctx.store.write(ctx.session_id, ctx.directory, put)
+    await ctx.write_message(message, [part], waits=True, instead_of=instead_of)
 
 
 async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:

@@ -227,11 +227,16 @@ def _loop_time(milliseconds: int) -> float:
 
 def earliest(history: Sequence[MessageWithParts]) -> int | None:
     """The earliest deadline of the prompts since the last final answer, in epoch milliseconds."""
-    prompts = {message.info.id: message.info for message in history if isinstance(message.info, UserMessage)}
     deadlines: list[int] = []
     for message in reversed(history):
-        if isinstance(message.info, AssistantMessage) and is_final(message.info, prompts.get(message.info.parent_id)):
+        if isinstance(message.info, AssistantMessage) and is_final(message.info, _prompt(history, message.info.parent_id)):
             break
         if isinstance(message.info, UserMessage) and message.info.deadline is not None:
             deadlines.append(message.info.deadline)
     return min(deadlines, default=None)
+
+
+def _prompt(history: Sequence[MessageWithParts], message_id: str) -> UserMessage | None:
+    """A prompt stands shortly before its newest answer."""
+    infos = (message.info for message in reversed(history))
+    return next((info for info in infos if isinstance(info, UserMessage) and info.id == message_id), None)

@@ -199,13 +199,20 @@ class TurnContext:
     # Messages.
 
     def write_message(
-        self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False
+        self,
+        message: AssistantMessage | UserMessage,
+        parts: Sequence[Part] = (),
+        *,
+        waits: bool = False,
+        instead_of: AssistantMessage | None = None,
     ) -> Awaitable[None]:
-        """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: the message
-        is a prompt that needs an answer."""
+        """Writes a message and its first parts in one commit, which removes `instead_of`. Await the result if later reads must
+        see it. `waits`: the message is a prompt that needs an answer."""
         info, part_rows = message_row(message, waits=waits), list(map(part_row, parts))
 
         def write(tx: SessionTx) -> None:
+            if instead_of is not None:
+                tx.remove_message(instead_of.id)
             tx.put_message(info)
             for part in part_rows:
                 tx.put_part(part)

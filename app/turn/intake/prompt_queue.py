@@ -62,8 +62,7 @@ class PromptQueue:
         self._most = most
         self._waiting: dict[str, Waiting] = {}
         """By the id of the prompt's row."""
-        self._watching = TaskSet()
-        self._working = TaskSet()
+        self._tasks = TaskSet()
         self._seen: set[tuple[str, int]] = set()
         """The prompts that waited at the last look."""
 
@@ -152,7 +151,7 @@ class PromptQueue:
         """From now on, until `close`: resumes queues that other servers of the database leave. A prompt that waits at two looks
         counts as left, because between two turns its own server begins it at once."""
         what = "looking for queued prompts"
-        self._watching.start(every(LOOK_SECONDS, self._look, what), what)
+        self._tasks.start(every(LOOK_SECONDS, self._look, what), what)
 
     async def _look(self) -> None:
         waiting = set(await self._store.query(work_rows.waiting_queues))
@@ -162,8 +161,7 @@ class PromptQueue:
 
     async def close(self) -> None:
         """Prompts that wait stay in the queue, for the next start or another server."""
-        await self._watching.cancel()
-        await self._working.cancel()
+        await self._tasks.cancel()
         for queued_id in list(self._waiting):
             self._resolve(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
 
@@ -171,7 +169,7 @@ class PromptQueue:
         live = self._live.get(session_id)
         live.has_queue = True
         if live.queue_worker is None:
-            live.queue_worker = self._working.start(self._work(live), f"queue {session_id}")
+            live.queue_worker = self._tasks.start(self._work(live), f"queue {session_id}")
 
     async def _work(self, live: LiveSession) -> None:
         failures, pause = FailureLog(log, f"beginning the queued prompts of {live.id}"), RETRY_SECONDS
