@@ -79,7 +79,7 @@ async def request(
     await ctx.write_message(message, [part], waits=True, instead_of=instead_of)
 
 
-async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
+async def run(ctx: TurnContext, user: UserMessage, *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
     agent = ctx.instance.agents["compaction"]
     wanted = agent.model or user.model
@@ -88,7 +88,7 @@ async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWith
     await ctx.write_message(message)
     await _show_compacting(ctx, since=clock.now_ms())
     try:
-        step = await _summarise(ctx, message, model, agent, user, history)
+        step = await _summarise(ctx, message, model, agent, user)
     finally:
         await asyncio.shield(_show_compacting(ctx, since=None))
     if step.overflow or step.is_stopped or not is_final(message, None) or not step.has_text:
@@ -97,22 +97,15 @@ async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWith
             await ends.put_error(ctx.store, message, error)
         return False
     if auto:
-        await _ask_to_continue(ctx, user, _unanswered(history))
+        await _ask_to_continue(ctx, user, _unanswered(ctx.history))
     event = EventSessionCompacted(properties=OfSession(session_id=ctx.session_id))
     await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.announce(event))
     return True
 
 
-async def _summarise(
-    ctx: TurnContext,
-    message: AssistantMessage,
-    model: Model,
-    agent: Agent,
-    user: UserMessage,
-    history: Sequence[MessageWithParts],
-) -> Step:
+async def _summarise(ctx: TurnContext, message: AssistantMessage, model: Model, agent: Agent, user: UserMessage) -> Step:
     """Requests the summary; after each overflow again with less of the conversation."""
-    messages = to_model_messages(history, model)
+    messages = to_model_messages(ctx.history, model)
     room = window.usable_tokens(ctx.instance, model)
     for left in reversed(range(MAX_TRIES)):
         if room is not None:

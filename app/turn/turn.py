@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
+from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, UserTurn
 from app.record.writer import StaleLease
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
@@ -63,7 +63,7 @@ class Turn:
                 await self._answer_with(ends.of_turn(self._ctx.session_id, error))
         finally:
             if (diffs := self._ctx.diffs.finish()) is not None:
-                await asyncio.wait({diffs}, timeout=self._diff_timeout)
+                await asyncio.wait({diffs}, timeout=self._diff_timeout)  # nothing waits for the title
             self._ctx.answered.set()
 
     async def _loop(self) -> None:
@@ -72,9 +72,9 @@ class Turn:
             await ctx.read()
             ctx.live.set_status(ctx.directory, Busy())  # in one commit with the answer's message
             ctx.deadline.follow(ctx.history)
-            goes_on = await self._act(decide.next_action(ctx.history), ctx.history)
+            goes_on = await self._act(decide.next_action(ctx.history))
 
-    async def _act(self, decision: decide.Decision | None, history: Sequence[MessageWithParts]) -> bool:
+    async def _act(self, decision: decide.Decision | None) -> bool:
         """Returns whether the turn goes on, even without another prompt."""
         self._steps += 1
         self._ctx.record.begin_step()
@@ -86,27 +86,27 @@ class Turn:
                 return False
             case decide.Resume():
                 return await self._resume(decision.message)
-
             case decide.RunSubtask():
                 await _run_subtask(self._ctx, decision)
                 return True
             case decide.Compact():
-                is_summarised = await compaction.run(self._ctx, decision.user, history, auto=decision.auto)
-                return is_summarised or decide.last_user(history) is not decision.user  # a prompt behind it is answered without
+                is_summarised = await compaction.run(self._ctx, decision.user, auto=decision.auto)
+                # A prompt behind it is answered without.
+                return is_summarised or decide.last_user(self._ctx.history) is not decision.user
             case decide.AskModel():
-                return await self._answer(decision, history)
+                return await self._answer(decision)
             case _:
                 assert_never(decision)
 
     # Answering.
 
-    async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
-        user, finished = decision.user, decision.last_finished
+    async def _answer(self, decision: AskModel) -> bool:
+        user, finished, history = decision.user, decision.last_finished, self._ctx.history
         model = self._ctx.instance.models.find(user.model)
         is_overflow = partial(window.is_overflow, self._ctx.instance, model)
         if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
-        step = await self._ask_model(user, model, history)
+        step = await self._ask_model(user, model)
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
         self._last_request = history, window.usable_tokens(self._ctx.instance, model)
@@ -119,7 +119,7 @@ class Turn:
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
 
-    async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> Step:
+    async def _ask_model(self, user: UserMessage, model: Model) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.asks(agent.name, model.provider_id, model.id)
@@ -132,12 +132,12 @@ class Turn:
             await self._tools(user, agent, model, message),
             agent,
             model,
-            earlier=[part for answer in decide.since_user(history) for part in answer.parts if isinstance(part, ToolPart)],
-            bypass_agent_check=_names_agent(history, user),
+            earlier=[part for answer in decide.since_user(ctx.history) for part in answer.parts if isinstance(part, ToolPart)],
+            bypass_agent_check=_names_agent(ctx.history, user),
         )
         step = Step(ctx, calls)
         # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
-        await asyncio.create_task(step.run(lambda: self._request(user, agent, model, history, calls.specs())), name="step")
+        await asyncio.create_task(step.run(partial(self._request, user, agent, model, calls)), name="step")
         return step
 
     async def _resume(self, open_message: MessageWithParts) -> bool:
@@ -179,10 +179,8 @@ class Turn:
             offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
         return offered
 
-    async def _request(
-        self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
-    ) -> ModelRequest:
-        instance = self._ctx.instance
+    async def _request(self, user: UserMessage, agent: Agent, model: Model, calls: ToolCalls) -> ModelRequest:
+        instance, history = self._ctx.instance, self._ctx.history
         instructed = await system.blocks(system.InstructionScope.of(instance), self._ctx.services.instruction_pages)
         call = [system.environment(instance.location, model), *instructed]
         reminded = await hooks.messages(instance.extensions.hooks, remind(history, agent, self._steps))
@@ -198,7 +196,7 @@ class Turn:
             system=assembled,
             messages=messages,
             session_id=self._ctx.session_id,
-            tools=tools,
+            tools=calls.specs(),
             requires_tool=is_structured,
             **request_options(instance, model, agent, user),
         )
