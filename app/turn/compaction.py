@@ -16,7 +16,7 @@ from app.sessions.rows import part_row
 from app.sessions.session_tx import SessionTx
 from app.turn import ends, hooks
 from app.turn.context import window
-from app.turn.context.history import to_model_messages
+from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
 from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
 from app.turn.decide import is_final, last_assistant
@@ -143,7 +143,7 @@ async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str)
     text = prompt_text("compaction-continue")
     if unanswered:
         text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
-    part = ctx.synthetic_text(message, text)
+    part = synthetic_text(message, text)
     await ctx.write_message(message, [part.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
 
 

@@ -19,7 +19,7 @@ from app.tools.external import mcp_tools
 from app.tools.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
 from app.turn import compaction, decide, ends, hooks
 from app.turn.context import system, window
-from app.turn.context.history import remind, to_model_messages
+from app.turn.context.history import remind, synthetic_text, to_model_messages
 from app.turn.context.window import request_options
 from app.turn.decide import AskModel, RunSubtask
 from app.turn.part_writer import PartWriter
@@ -257,4 +257,4 @@ async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
     await Step(ctx, calls).run_call(ToolCall(ids.call_id(), TaskTool.id, arguments))
     if asked.command and message.error is None:  # the session's agent is prompted to use the result
         prompt = ctx.new_user(user.agent, user.model, continues=user)
-        await ctx.write_message(prompt, [ctx.synthetic_text(prompt, prompt_text("subtask-continue"))], waits=True)
+        await ctx.write_message(prompt, [synthetic_text(prompt, prompt_text("subtask-continue"))], waits=True)

@@ -13,7 +13,7 @@ from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.part import ModelRef, Part, PatchPart, TextPart
+from app.schema.part import ModelRef, Part, PatchPart
 from app.schema.session import Session
 from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
@@ -234,6 +234,3 @@ class TurnContext:
             deadline=continues.deadline if continues else None,
             format=continues.format if continues else None,
         )
-
-    def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
-        return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)

@@ -17,7 +17,7 @@ from app.providers.base import (
 )
 from app.providers.transform import rename_calls
 from app.schema.errors import MessageAbortedError
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, Message, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import (
     CompactionPart,
@@ -160,10 +160,12 @@ def remind(history: Sequence[MessageWithParts], agent: Agent, step: int) -> list
 def _append_to_newest_prompt(changed: list[MessageWithParts], text: str) -> None:
     position = next(position for position in range(len(changed) - 1, -1, -1) if isinstance(changed[position].info, UserMessage))
     message = changed[position]
-    part = TextPart(
-        id=ids.ascending("part"), session_id=message.info.session_id, message_id=message.info.id, text=text, synthetic=True
-    )
-    changed[position] = _with_parts(message, [*message.parts, part])
+    changed[position] = _with_parts(message, [*message.parts, synthetic_text(message.info, text)])
+
+
+def synthetic_text(message: Message, text: str) -> TextPart:
+    """The model reads it as a part of the message; people do not see it."""
+    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)
 
 
 def _wrapped(history: list[MessageWithParts]) -> list[MessageWithParts]:

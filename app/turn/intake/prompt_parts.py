@@ -41,6 +41,7 @@ from app.tools.builtin.read import ReadParameters, ReadTool
 from app.tools.mcp.values import McpFailure
 from app.tools.text_file import FileTimes, Stamp
 from app.tools.truncation import OutputStore
+from app.turn.context.history import synthetic_text
 from app.util import ids
 from app.util.project_files import DirectoryReplaced, path_of
 from app.workspace.instance import Instance
@@ -69,8 +70,7 @@ class _AttachedFile:
 
     def text(self, text: str) -> TextPart:
         """The model reads this text; people see the file part."""
-        part_id = ids.ascending("part")
-        return TextPart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, text=text, synthetic=True)
+        return synthetic_text(self.message, text)
 
     def called(self, tool: str, arguments: dict[str, Any]) -> TextPart:
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -295,5 +295,6 @@ def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> 
     caller = instance.agents[message.agent]
     refused = evaluate("task", part.name, caller.permission).action == "deny"
     hint = " The user named it, so you may use it although your rules say otherwise." if refused else ""
-    text = f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
-    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)
+    return synthetic_text(
+        message, f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
+    )

@@ -32,6 +32,7 @@ from app.sessions.summary import SessionTasks
 from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, hooks
+from app.turn.context.history import synthetic_text
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
@@ -223,7 +224,7 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_mo
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
     ctx.live.set_status(ctx.directory, Busy())
-    await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
+    await ctx.write_message(user, [synthetic_text(user, prompt_text("shell-notice"))])
     message = ctx.new_assistant(user, agent.name, model)
     writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
