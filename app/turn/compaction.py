@@ -19,7 +19,7 @@ from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
 from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
-from app.turn.decide import is_final, last_assistant
+from app.turn.decide import is_final, newest
 from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
@@ -43,7 +43,7 @@ REPEATED_TOKENS = 2_000
 
 async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
     """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
-    answer = last_assistant(ctx.history)
+    answer = newest(ctx.history, AssistantMessage)
     did_not_help = answer is not None and answer.summary  # the summary itself is followed by another overflow
     ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if did_not_help else 0
     if ctx.fruitless_compactions >= MAX_FRUITLESS:

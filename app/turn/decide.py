@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.schema.errors import MessageError, StructuredOutputData, StructuredOutputError, unknown
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, Failed, SubtaskPart, ToolPart
 from app.tools.structured_output import STRUCTURED_OUTPUT
+
+M = TypeVar("M", UserMessage, AssistantMessage)
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8
@@ -52,7 +55,7 @@ Decision = Resume | GiveUp | RunSubtask | Compact | AskModel
 
 def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
     """`history`: the messages since the last compaction, in the store's order. None: the newest prompt has its answer."""
-    user, answer = last_user(history), last_assistant(history)
+    user, answer = newest(history, UserMessage), newest(history, AssistantMessage)
     if answer is not None and answer.time.completed is None:  # prompts may have come behind it
         return Resume(next(message for message in history if message.info is answer))
     if user is None:
@@ -73,12 +76,8 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
             return AskModel(user, last_finished(history))
 
 
-def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:
-    return next((message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None)
-
-
-def last_assistant(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    return next((message.info for message in reversed(history) if isinstance(message.info, AssistantMessage)), None)
+def newest(history: Sequence[MessageWithParts], kind: type[M]) -> M | None:
+    return next((message.info for message in reversed(history) if isinstance(message.info, kind)), None)
 
 
 def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | None:

@@ -31,7 +31,7 @@ from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.usage import StepUsage
 from app.turn.context.history import INTERRUPTED
-from app.turn.decide import is_final, last_assistant, last_user
+from app.turn.decide import is_final, newest
 from app.util import clock, ids
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ async def answer_with(store: Store, session_id: str, directory: str, error: Mess
     history = await store.live_messages(session_id)
     for stored in filter(is_open, history):
         await mark_interrupted(store, stored, error)
-    user, answer = last_user(history), last_assistant(history)
+    user, answer = newest(history, UserMessage), newest(history, AssistantMessage)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
         return
     path = MessagePath(cwd=directory, root=root or directory)

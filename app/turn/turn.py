@@ -92,7 +92,7 @@ class Turn:
             case decide.Compact():
                 is_summarised = await compaction.run(self._ctx, decision.user, auto=decision.auto)
                 # A prompt behind it is answered without.
-                return is_summarised or decide.last_user(self._ctx.history) is not decision.user
+                return is_summarised or decide.newest(self._ctx.history, UserMessage) is not decision.user
             case decide.AskModel():
                 return await self._answer(decision)
             case _:

@@ -24,7 +24,7 @@ from app.tools.base import SubagentRequest, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.turn.context.system import InstructionPages
-from app.turn.decide import last_assistant, last_user
+from app.turn.decide import newest
 from app.turn.ends import Deadline, new_answer, put_error
 from app.turn.titles import Titles
 from app.util import clock, ids
@@ -189,7 +189,7 @@ class TurnContext:
     async def give_up(self, error: MessageError) -> None:
         """Stores why the turn ends, with the last answer or in a new one; nothing in a session without a prompt."""
         self.record.failure = error
-        user, message = last_user(self.history), last_assistant(self.history)
+        user, message = newest(self.history, UserMessage), newest(self.history, AssistantMessage)
         if user is None:
             return
         if message is None or message.parent_id != user.id:

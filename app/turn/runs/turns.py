@@ -259,10 +259,13 @@ class Turns:
     async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
         """Announces idle last, when all else of the work is stored, even later; not while a turn waits, whose prompt is open.
         Needs the lease: the prompts of a session that another server runs are not closed."""
-        ends = announced and work.has_begun and not (work.is_discarded or work.is_fenced) and _is_last(live, work)
+        waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
+        is_over = work.has_begun and not (waits or work.is_discarded or work.is_fenced or live.unstored_end is not None)
         try:
             joins, tried = (work.is_finished, work.tried) if isinstance(work, TurnWork) else (False, None)
-            idle = live.set_idle(work.directory, releases_lease=True, joins=joins, tried=tried) if ends else None
+            idle = None
+            if announced and is_over:
+                idle = live.set_idle(work.directory, releases_lease=True, joins=joins, tried=tried)
             if work.has_begun:
                 self._store.release(live.id)
                 self._leases.release(live.id, idle)
@@ -291,12 +294,6 @@ class Turns:
             live.forget_status()
         else:
             self.start(live.id, work.instance).tried = end.waiting
-
-
-def _is_last(live: LiveSession, work: SessionWork) -> bool:
-    """Whether no turn waits behind the work, and nothing is left to be stored later."""
-    waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
-    return not waits and live.unstored_end is None
 
 
 FIRST_DELAY_SECONDS = 1.0
