@@ -185,7 +185,7 @@ def prunable_calls(history: Sequence[MessageWithParts], usable_tokens: int | Non
     seen, gained = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
-        tokens = estimate(_output(part))
+        tokens = estimate(part.state.output) if isinstance(part.state, Completed) else 0
         seen += tokens
         if seen > protected:
             found.append(part)
@@ -209,10 +209,6 @@ def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
             if part.state.time.compacted is not None:
                 return
             yield part
-
-
-def _output(part: ToolPart) -> str:
-    return part.state.output if isinstance(part.state, Completed) else ""
 
 
 async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_tokens: int | None) -> None:

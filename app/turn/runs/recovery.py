@@ -133,16 +133,19 @@ class Recovery:
     async def _start_abandoned(self) -> None:
         """Starts prompts whose server died between storing and running them. Offers open answers that no server goes on with."""
         now = time.monotonic()
-        found = {row.session_id: row for row in await self.store.query(work_rows.abandoned_sessions)}
-        waiting = [session_id for session_id in found if not self.live.get(session_id).is_unfinished]
-        self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
-        for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
-        prompts = [
-            each for each, seconds in for_seconds.items() if seconds >= ABANDONED_AFTER_SECONDS and not found[each].answered
-        ]
-        answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].answered]
+        rows = await self.store.query(work_rows.abandoned_sessions)
+        waiting = [row for row in rows if not self.live.get(row.session_id).is_unfinished]
+        self._abandoned = {row.session_id: self._abandoned.get(row.session_id, now) for row in waiting}
+        prompts: dict[str, str] = {}
+        answers: list[str] = []
+        for row in waiting:
+            seconds = now - self._abandoned[row.session_id]
+            if row.answered and seconds >= LEFT_OPEN_AFTER_SECONDS:
+                answers.append(row.session_id)
+            elif not row.answered and seconds >= ABANDONED_AFTER_SECONDS:
+                prompts[row.session_id] = row.directory
         if prompts:
-            await self._resume({session_id: found[session_id].directory for session_id in prompts})
+            await self._resume(prompts)
         if answers:
             await self.leases.offer(answers)
 
