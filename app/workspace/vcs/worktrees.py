@@ -64,10 +64,10 @@ class WorktreeNotReset(ServiceError):
 
 
 async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
-    """Turns a directory that is in no repository into one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
-    GitFailed."""
-    directory = workspace.location.directory
-    if workspace.location.is_git:
+    """Turns a directory that is in no repository, or whose repository was deleted, into one. It is closed on all servers, to be
+    opened anew. Raises DirectoryBusy, GitFailed."""
+    directory, git_dir = workspace.location.directory, workspace.found.git_dir
+    if git_dir is not None and git_dir.exists():
         return
     await busy.require_idle(directory)
     entry = workspace.directories[-1].path / ".git"
