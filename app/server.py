@@ -63,13 +63,13 @@ from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
-from app.turn.runs.retention import Deletion, Retention
+from app.turn.runs.retention import Retention
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
-from app.users.login import Login, RateLimits, Throttle
+from app.users.login import Login, RateLimits
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
+from app.users.tokens import MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
@@ -223,7 +223,6 @@ class Server:
         self.user_keys = UserKeys(database, self.secret)
         budgets = Budgets(database, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
-        self.event_cursors = EventCursors(self.secret)
         self.rates = RateLimits(settings.redis_url)
         oidc = None
         if settings.oidc_issuer and settings.oidc_audience:
@@ -232,7 +231,7 @@ class Server:
             self.flags.server_username,
             self.flags.server_password,
             TokenStore(settings.data_dir),
-            Throttle(self.rates),
+            self.rates,
             StoredEventTokens(self.writer) if self.is_shared else MemoryEventTokens(),
             self.users,
             oidc,
@@ -316,8 +315,9 @@ class Server:
             reverts=self.reverts,
             commands=Commands(toolbox.shell, toolbox.environment, self.sandbox),
             projects=self.projects,
+            sessions=self.sessions,
+            tasks=self.tasks,
         )
-        self.deletion = Deletion(self.sessions, live, self.tasks)
         self.disposal = Disposal(self.instances, live, self.states, self.terminals)
         self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
 
@@ -353,7 +353,7 @@ class Server:
 
     def _make_webhooks(self) -> None:
         settings, database, bus = self.settings, self.database, self.bus
-        owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
+        owners = WebhookOwners(self.users, self.secret, self.workspaces.admits)
         requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
         self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
         services = WorkerServices(database, self.writer, owners)

@@ -146,7 +146,7 @@ class PageCursors:
         """`field` takes a cursor that `source` gave."""
         self._field, self._source = field, source
         name = who.visible_owner
-        self._sealed = None if name is None else app.event_cursors.for_user(name)
+        self._sealed = None if name is None else app.secret.cursors(name)
 
     def write(self, seq: int) -> str:
         return self._sealed.seal(seq).decode() if self._sealed else str(seq)

@@ -202,7 +202,7 @@ def listen(
     require_place_for_stream(app)
     audience = None  # receives everything
     if not who.may_see_all:
-        audience = Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
+        audience = Audience(who.name, lambda path: app.workspaces.admits(who, path), app.secret.cursors(who.name))
     return Listener(
         app.bus,
         directory,
@@ -279,7 +279,7 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         yield await _greeting(app, listener)
     else:
         user = listener.audience.owner if listener.audience else None
-        cursor = read_cursor(wanted.cursor) if user is None else app.event_cursors.for_user(user).open(wanted.cursor)
+        cursor = read_cursor(wanted.cursor) if user is None else app.secret.cursors(user).open(wanted.cursor)
         async for piece in _missed(app, listener, cursor):
             yield piece
     if listener.form.second:

@@ -156,7 +156,7 @@ async def _require_giving(app: Server, who: Principal, owner: str) -> None:
 @routes.delete("/{sessionID}", responses=documented(404), dependencies=WRITES)
 async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> bool:
     """What runs in the session or its descendants is aborted first. What is prompted meanwhile is deleted too, or gets a 404."""
-    await app.deletion.delete(here, session_id)
+    await app.actions.delete(here, session_id)
     return True
 
 

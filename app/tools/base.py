@@ -78,62 +78,66 @@ EditorText = Callable[[Path], Awaitable[str | None]]
 
 
 class ToolHost(Protocol):
-    """The services of a turn that a tool may use."""
+    """The services of a turn that a tool may use. What stands here is for a tool that the server runs on input from the user:
+    everything is allowed, progress is not shown, nobody is asked."""
 
     async def require_permission(self, needed: ToolPermission) -> None:
         """Returns when the permission is granted. Raises an error of app.permissions.service if it is denied or rejected."""
-        ...
+        return
 
     async def approved_directories(self) -> list[Path]:
         """The directories outside the project that replies of `always` have allowed."""
-        ...
+        return []
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         """Shows progress: sets the title and metadata of the running part and publishes it."""
-        ...
+        return
 
     async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
         """Raises app.permissions.questions.QuestionRejected if the user dismisses the question."""
-        ...
+        raise ToolError("Nobody can be asked here")
 
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult: ...
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         """Runs another tool as a call with its own stored part, for the batch tool."""
-        ...
+        raise ToolError("No other tool can be called here")
 
-    async def todos(self) -> list[Todo]: ...
+    async def todos(self) -> list[Todo]:
+        return []
 
-    async def set_todos(self, todos: list[Todo]) -> None: ...
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
         """Path → text of the instruction files between the session's directory and the file that the conversation does not hold
         yet."""
-        ...
+        return {}
 
     async def file_edited(self, path: Path) -> None:
         """Publishes `file.edited`."""
-        ...
+        return
 
     async def editor(self) -> EditorText | None:
         """Reads files in the editor that has the session open, if there is one that lends them."""
-        ...
+        return None
 
     async def formatters(self, path: Path) -> Sequence[FileFormatter]:
         """The formatters that the project uses for the file, in their order."""
-        ...
+        return []
 
     async def file_read(self, path: Path) -> None:
         """Starts language servers that may be asked about the file soon."""
-        ...
+        return
 
     async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
         """The answer of each language server; None if there is none for the file."""
-        ...
+        return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
         """The errors that language servers find in these files with these texts, and in others."""
-        ...
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

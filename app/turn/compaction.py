@@ -1,26 +1,26 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app.providers.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
 from app.record.writer import Row
+from app.schema.errors import unknown
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import CompactionPart, Completed, ModelRef, Span, TextPart, ToolPart
 from app.sessions.live import compacting
-from app.sessions.rows import message_row, part_row
+from app.sessions.rows import part_row
 from app.sessions.session_tx import SessionTx
 from app.turn import ends, hooks
 from app.turn.context import window
-from app.turn.context.history import to_model_messages
+from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
 from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
-from app.turn.decide import is_final, last_assistant
-from app.turn.ends import TurnFailure, to_message_error
+from app.turn.decide import is_final, newest
+from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
@@ -43,9 +43,11 @@ REPEATED_TOKENS = 2_000
 
 async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
     """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
-    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if _follows_compaction(ctx.history) else 0
+    answer = newest(ctx.history, AssistantMessage)
+    did_not_help = answer is not None and answer.summary  # the summary itself is followed by another overflow
+    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if did_not_help else 0
     if ctx.fruitless_compactions >= MAX_FRUITLESS:
-        await ctx.give_up(NO_HELP)
+        await ctx.give_up(unknown(NO_HELP))
         return False
     await request(ctx, user.agent, user.model, auto=True, continues=user)
     return True
@@ -62,12 +64,6 @@ async def after_overflow(ctx: TurnContext, user: UserMessage, message: Assistant
     return True
 
 
-def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
-    """Whether the newest answer is a summary: another overflow then means that compacting did not help."""
-    answer = last_assistant(history)
-    return answer is not None and bool(answer.summary)
-
-
 async def request(
     ctx: TurnContext,
     agent: str,
@@ -80,45 +76,36 @@ async def request(
     """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
     message = ctx.new_user(agent, model, continues=continues)
     part = CompactionPart(id=ids.ascending("part"), session_id=ctx.session_id, message_id=message.id, auto=auto)
-
-    def put(tx: SessionTx) -> None:
-        if instead_of is not None:
-            tx.remove_message(instead_of.id)
-        tx.put_message(message_row(message, waits=True))
-        tx.put_part(part_row(part))
-
-    await ctx.store.write(ctx.session_id, ctx.directory, put)
+    await ctx.write_message(message, [part], waits=True, instead_of=instead_of)
 
 
-async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
+async def run(ctx: TurnContext, user: UserMessage, *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
     agent = ctx.instance.agents["compaction"]
-    model = ctx.model(agent.model or user.model)
-    message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
+    wanted = agent.model or user.model
+    model = ctx.instance.models.find(wanted)
+    message = ctx.new_assistant(user, agent.name, wanted, summary=True)
     await ctx.write_message(message)
-    async with _shown_as_compacting(ctx):
-        step = await _summarise(ctx, message, model, agent, user, history)
-    if step.overflow or step.is_stopped or not is_final(message, None) or not await _has_text(ctx, message):
+    await _show_compacting(ctx, since=clock.now_ms())
+    try:
+        step = await _summarise(ctx, message, model, agent, user)
+    finally:
+        await asyncio.shield(_show_compacting(ctx, since=None))
+    if step.overflow or step.is_stopped or not is_final(message, None) or not step.has_text:
         if message.error is None:
-            await ends.put_error(ctx.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
+            error = to_message_error(step.overflow) if step.overflow else unknown(NO_SUMMARY)
+            await ends.put_error(ctx.store, message, error)
         return False
     if auto:
-        await _ask_to_continue(ctx, user, _unanswered(history))
+        await _ask_to_continue(ctx, user, _unanswered(ctx.history))
     event = EventSessionCompacted(properties=OfSession(session_id=ctx.session_id))
     await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.announce(event))
     return True
 
 
-async def _summarise(
-    ctx: TurnContext,
-    message: AssistantMessage,
-    model: Model,
-    agent: Agent,
-    user: UserMessage,
-    history: Sequence[MessageWithParts],
-) -> Step:
+async def _summarise(ctx: TurnContext, message: AssistantMessage, model: Model, agent: Agent, user: UserMessage) -> Step:
     """Requests the summary; after each overflow again with less of the conversation."""
-    messages = to_model_messages(history, model)
+    messages = to_model_messages(ctx.history, model)
     room = window.usable_tokens(ctx.instance, model)
     for left in reversed(range(MAX_TRIES)):
         if room is not None:
@@ -146,23 +133,9 @@ async def _question(
     return await hooks.request(ctx.instance, request, agent, user)
 
 
-@asynccontextmanager
-async def _shown_as_compacting(ctx: TurnContext) -> AsyncIterator[None]:
-    await _set_compacting(ctx, clock.now_ms())
-    try:
-        yield
-    finally:
-        await asyncio.shield(_set_compacting(ctx, None))
-
-
-async def _set_compacting(ctx: TurnContext, since: int | None) -> None:
+async def _show_compacting(ctx: TurnContext, since: int | None) -> None:
     edit = partial(compacting, since=since)
     await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.edit(edit, touch=False))
-
-
-async def _has_text(ctx: TurnContext, message: AssistantMessage) -> bool:
-    parts = (await ctx.store.message(ctx.session_id, message.id)).parts
-    return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
 
 async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str) -> None:
@@ -170,7 +143,7 @@ async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str)
     text = prompt_text("compaction-continue")
     if unanswered:
         text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
-    part = ctx.synthetic_text(message, text)
+    part = synthetic_text(message, text)
     await ctx.write_message(message, [part.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
 
 
@@ -212,7 +185,7 @@ def prunable_calls(history: Sequence[MessageWithParts], usable_tokens: int | Non
     seen, gained = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
-        tokens = estimate(_output(part))
+        tokens = estimate(part.state.output) if isinstance(part.state, Completed) else 0
         seen += tokens
         if seen > protected:
             found.append(part)
@@ -236,10 +209,6 @@ def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
             if part.state.time.compacted is not None:
                 return
             yield part
-
-
-def _output(part: ToolPart) -> str:
-    return part.state.output if isinstance(part.state, Completed) else ""
 
 
 async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_tokens: int | None) -> None:

@@ -3,10 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from app.schema.errors import MessageError, StructuredOutputData, StructuredOutputError, unknown
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, Failed, SubtaskPart, ToolPart
 from app.tools.structured_output import STRUCTURED_OUTPUT
+
+M = TypeVar("M", UserMessage, AssistantMessage)
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8
@@ -15,13 +19,8 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """The newest prompt has its answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class GiveUp:
-    reason: str
+    error: MessageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +50,23 @@ class Resume:
     message: MessageWithParts
 
 
-@dataclass(frozen=True, slots=True)
-class LackStructuredOutput:
-    """The model was asked often enough for an answer in the form of the prompt's `format`."""
-
-    answer: AssistantMessage
-    retries: int
+Decision = Resume | GiveUp | RunSubtask | Compact | AskModel
 
 
-Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel | LackStructuredOutput
-
-
-def next_action(history: Sequence[MessageWithParts]) -> Decision:
-    """`history`: the messages since the last compaction, in the store's order."""
-    user, answer = last_user(history), last_assistant(history)
+def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
+    """`history`: the messages since the last compaction, in the store's order. None: the newest prompt has its answer."""
+    user, answer = newest(history, UserMessage), newest(history, AssistantMessage)
     if answer is not None and answer.time.completed is None:  # prompts may have come behind it
         return Resume(next(message for message in history if message.info is answer))
     if user is None:
-        return GiveUp("The session has no user message to answer.")
+        return GiveUp(unknown("The session has no user message to answer."))
     # The parent decides: a prompt that arrives during an answer is followed by an answer to an earlier one.
     if answer is not None and answer.parent_id == user.id and is_final(answer, user):
-        return Stop()
-    if answer is not None and _is_given_up(history, user):
-        return LackStructuredOutput(answer, retries_of(user))
+        return None
+    if error := _lacks_structured_output(history, user):
+        return GiveUp(error)
     if reason := _stuck_reason(history):
-        return GiveUp(reason)
+        return GiveUp(unknown(reason))
     match _open_task(history):
         case (_, SubtaskPart() as task):
             return RunSubtask(user, task)
@@ -85,12 +76,8 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision:
             return AskModel(user, last_finished(history))
 
 
-def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:
-    return next((message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None)
-
-
-def last_assistant(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    return next((message.info for message in reversed(history) if isinstance(message.info, AssistantMessage)), None)
+def newest(history: Sequence[MessageWithParts], kind: type[M]) -> M | None:
+    return next((message.info for message in reversed(history) if isinstance(message.info, kind)), None)
 
 
 def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
@@ -122,7 +109,7 @@ def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, Subtas
 
 def _stuck_reason(history: Sequence[MessageWithParts]) -> str | None:
     """Why the turn gives up on a model that makes no progress; None if it goes on."""
-    steps = _steps_since_user(history)
+    steps = since_user(history)
     if len(steps) >= MAX_EMPTY_STEPS and all(_is_empty(step) for step in steps[-MAX_EMPTY_STEPS:]):
         return f"The model ended {MAX_EMPTY_STEPS} steps in a row without finishing an answer or calling a tool."
     if len(steps) >= MAX_INVALID_STEPS and all(_is_invalid(step) for step in steps[-MAX_INVALID_STEPS:]):
@@ -132,7 +119,8 @@ def _stuck_reason(history: Sequence[MessageWithParts]) -> str | None:
     return None
 
 
-def _steps_since_user(history: Sequence[MessageWithParts]) -> list[MessageWithParts]:
+def since_user(history: Sequence[MessageWithParts]) -> list[MessageWithParts]:
+    """The steps since the newest prompt, oldest first."""
     steps: list[MessageWithParts] = []
     for message in reversed(history):
         if isinstance(message.info, UserMessage):
@@ -168,13 +156,15 @@ def wants_structure(prompt: UserMessage | None) -> bool:
     return prompt is not None and isinstance(prompt.format, JsonSchemaFormat)
 
 
-def retries_of(prompt: UserMessage) -> int:
-    wanted = prompt.format.retry_count if isinstance(prompt.format, JsonSchemaFormat) else None
-    return DEFAULT_RETRIES if wanted is None else wanted
-
-
-def _is_given_up(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
-    return wants_structure(prompt) and sum(map(_has_failed, answers_to(history, prompt))) > retries_of(prompt)
+def _lacks_structured_output(history: Sequence[MessageWithParts], prompt: UserMessage) -> StructuredOutputError | None:
+    """The error if the model was asked often enough for an answer in the form of the prompt's `format`."""
+    if not isinstance(prompt.format, JsonSchemaFormat):
+        return None
+    retries = DEFAULT_RETRIES if prompt.format.retry_count is None else prompt.format.retry_count
+    if sum(map(_has_failed, answers_to(history, prompt))) <= retries:
+        return None
+    message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
+    return StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
 
 
 def answers_to(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[MessageWithParts]:
@@ -183,8 +173,6 @@ def answers_to(history: Sequence[MessageWithParts], prompt: UserMessage) -> list
 
 def _has_failed(answer: MessageWithParts) -> bool:
     calls = [part for part in answer.parts if isinstance(part, ToolPart)]
-    return not calls or any(_is_for_the_answer(call) and isinstance(call.state, Failed) for call in calls)
-
-
-def _is_for_the_answer(call: ToolPart) -> bool:
-    return STRUCTURED_OUTPUT in (call.tool, call.state.input.get("tool"))
+    return not calls or any(
+        isinstance(call.state, Failed) and STRUCTURED_OUTPUT in (call.tool, call.state.input.get("tool")) for call in calls
+    )

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from app.providers.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
 from app.record.engine import StorageError
@@ -19,20 +20,18 @@ from app.schema.errors import (
     ProviderAuthData,
     ProviderAuthError,
     ServiceError,
-    StructuredOutputData,
-    StructuredOutputError,
     unknown,
 )
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
-from app.schema.part import Ended, Failed, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
+from app.schema.part import Ended, Failed, ModelRef, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
 from app.sessions.live import compacting
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.usage import StepUsage
 from app.turn.context.history import INTERRUPTED
-from app.turn.decide import is_final, last_assistant, last_user
+from app.turn.decide import is_final, newest
 from app.util import clock, ids
 
 log = logging.getLogger(__name__)
@@ -40,23 +39,9 @@ log = logging.getLogger(__name__)
 NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
-class TurnFailure(Exception):
-    """The server ends the turn. The text is stored as the message's error, unchanged."""
-
-
 def aborted() -> MessageAbortedError:
     """With OpenCode's own word as its text: clients show such an answer as stopped, not as failed."""
     return MessageAbortedError(data=MessageData(message="Aborted"))
-
-
-def deadline_passed() -> MessageAbortedError:
-    """An abort, because every client knows aborts."""
-    return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
-
-
-def structured_output_lacks(retries: int) -> StructuredOutputError:
-    message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
-    return StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
 
 
 def to_message_error(error: BaseException) -> MessageError:
@@ -75,7 +60,7 @@ def to_message_error(error: BaseException) -> MessageError:
                 metadata=error.metadata,
             )
         )
-    if isinstance(error, TurnFailure | UnusableOption):
+    if isinstance(error, UnusableOption):
         return unknown(str(error))
     if isinstance(error, StorageError):
         return unknown(NOT_STORED)
@@ -85,7 +70,7 @@ def to_message_error(error: BaseException) -> MessageError:
 def of_turn(session_id: str, error: Exception) -> MessageError:
     """Translates an exception that ended a turn to a stored error. Logs the traceback unless it is a ServiceError."""
     if isinstance(error, ServiceError):
-        return to_message_error(TurnFailure(error.message))
+        return unknown(error.message)
     log.error("the turn of %s failed", session_id, exc_info=error)
     return to_message_error(error)
 
@@ -94,33 +79,35 @@ def log_end(session_id: str, error: MessageError) -> None:
     log.warning("the turn of %s ended with %s: %s", session_id, error.name, getattr(error.data, "message", ""))
 
 
-async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
-    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error."""
+async def answer_with(store: Store, session_id: str, directory: str, error: MessageError, root: str | None = None) -> None:
+    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error. `root`:
+    the checkout's, by default the directory."""
     history = await store.live_messages(session_id)
-    for stored in filter(_is_open, history):
+    for stored in filter(is_open, history):
         await mark_interrupted(store, stored, error)
-    user, answer = last_user(history), last_assistant(history)
+    user, answer = newest(history, UserMessage), newest(history, AssistantMessage)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
         return
-    message = AssistantMessage(
+    path = MessagePath(cwd=directory, root=root or directory)
+    await put_error(store, new_answer(user, user.agent, user.model, path), error)
+
+
+def new_answer(prompt: UserMessage, agent: str, model: ModelRef, path: MessagePath, **more: Any) -> AssistantMessage:
+    return AssistantMessage(
         id=ids.ascending("message"),
-        session_id=session_id,
+        session_id=prompt.session_id,
         time=AssistantTime(created=clock.now_ms()),
-        parent_id=user.id,
-        model_id=user.model.model_id,
-        provider_id=user.model.provider_id,
-        mode=user.agent,
-        agent=user.agent,
+        parent_id=prompt.id,
+        model_id=model.model_id,
+        provider_id=model.provider_id,
+        mode=agent,
+        agent=agent,
         path=path,
+        **more,
     )
-    await put_error(store, message, error)
 
 
-async def has_open_answer(store: Store, session_id: str) -> bool:
-    return any(map(_is_open, await store.live_messages(session_id)))
-
-
-def _is_open(message: MessageWithParts) -> bool:
+def is_open(message: MessageWithParts) -> bool:
     return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
@@ -228,8 +215,10 @@ class Deadline:
         return self._timeout.expired()
 
     def error(self) -> MessageError:
-        """The error of what was cancelled: by the deadline, or else by an abort."""
-        return deadline_passed() if self.has_passed() else aborted()
+        """Of what was cancelled by an abort, or by the deadline, which is stored as an abort too: every client knows aborts."""
+        if not self.has_passed():
+            return aborted()
+        return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
 
 
 def _loop_time(milliseconds: int) -> float:

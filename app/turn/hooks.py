@@ -15,7 +15,7 @@ from app.providers.base import ModelRequest
 from app.schema.base import Wire
 from app.schema.message import CommandInput, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
-from app.schema.part import Part, PartInput, TextPart, ToolPart
+from app.schema.part import Part, PartInput, ReasoningPart, TextPart, ToolPart
 from app.schema.permission import Action, PermissionRequest
 from app.tools.base import ToolError, ToolResult
 from app.tools.plugins.runner import HookFailed, HookRunner
@@ -66,30 +66,22 @@ async def chat_message(instance: Instance, prompt: PromptInput, message: Message
         return message
     asked = prompt.model_dump(mode="json", exclude_none=True, include={"agent", "model", "message_id", "variant"})
     given = {"sessionID": message.info.session_id, **asked}
-    changed = await hooks.change("chat.message", given, _message_json(message), _message_reader(instance, message))
-    return changed or message
-
-
-def _message_json(message: MessageWithParts) -> Json:
-    return {"message": message.info.wire(), "parts": [part.wire() for part in message.parts]}
-
-
-def _message_reader(instance: Instance, before: MessageWithParts) -> Callable[[Json], MessageWithParts]:
-    info = before.info
+    info = message.info
     assert isinstance(info, UserMessage)
+    output = {"message": info.wire(), "parts": [part.wire() for part in message.parts]}
+    return await hooks.change("chat.message", given, output, partial(_changed_message, instance, info)) or message
 
-    def read(output: Json) -> MessageWithParts:
-        own = {"sessionID": info.session_id, "messageID": info.id}
-        parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
-        changed = UserMessage.model_validate(output["message"])
-        if (changed.id, changed.session_id) != (info.id, info.session_id):
-            raise ValueError("a message keeps its id and its session")
-        find_agent(instance.agents, changed.agent)
-        if changed.model != info.model:
-            instance.models.find(changed.model)
-        return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))
 
-    return read
+def _changed_message(instance: Instance, before: UserMessage, output: Json) -> MessageWithParts:
+    own = {"sessionID": before.session_id, "messageID": before.id}
+    parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
+    changed = UserMessage.model_validate(output["message"])
+    if (changed.id, changed.session_id) != (before.id, before.session_id):
+        raise ValueError("a message keeps its id and its session")
+    find_agent(instance.agents, changed.agent)
+    if changed.model != before.model:
+        instance.models.find(changed.model)
+    return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))
 
 
 async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput, prompt: PromptInput) -> PromptInput:
@@ -122,7 +114,11 @@ async def request(instance: Instance, request: ModelRequest, agent: Agent, user:
         request = await _with_system(hooks, request)
     if "chat.params" in hooks.named or "chat.headers" in hooks.named:
         given = _call_json(instance, request, agent, user)
-        request = await _with_headers(hooks, await _with_params(hooks, request, given), given)
+        params = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
+        if chosen := await hooks.change("chat.params", given, params, _ChosenParams.model_validate):
+            request = replace(request, **dict(chosen))
+        headers = await hooks.change("chat.headers", given, {"headers": request.headers}, _field("headers", dict[str, str]))
+        request = request if headers is None else replace(request, headers=headers)
     return request
 
 
@@ -148,17 +144,6 @@ def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: Us
     }
 
 
-async def _with_params(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    output = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
-    changed = await hooks.change("chat.params", given, output, _ChosenParams.model_validate)
-    return replace(request, **dict(changed)) if changed else request
-
-
-async def _with_headers(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _field("headers", dict[str, str]))
-    return request if changed is None else replace(request, headers=changed)
-
-
 async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
     name = "experimental.session.compacting"
     output: Json = {"context": [], "prompt": None}
@@ -168,7 +153,7 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 # Hooks on the model's output.
 
 
-async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
+async def text_complete(hooks: HookRunner, part: TextPart | ReasoningPart) -> str | None:
     """The text to store instead of a finished one; None if the hook does not change it."""
     name = "experimental.text.complete"
     if name not in hooks.named:

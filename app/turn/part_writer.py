@@ -54,28 +54,23 @@ class PartWriter:
         self._attempt: list[Part] = []
         self.chain = Chain()
         self._newest_write: asyncio.Future[Any] | None = None
-        self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[Any]]] = {}
-        """By id, the values that are not stored yet, with their newest write."""
+        self._writes: dict[str, tuple[Part | AssistantMessage, asyncio.Future[Any]]] = {}
+        """By id, the values, with the newest write of each."""
         self._withdrawn: list[Part] = []
         self._is_counted = False
         """Whether the step is in the ledger."""
 
-    @property
-    def tools(self) -> list[ToolPart]:
-        return list(self._tools.values())
-
     def has_text(self) -> bool:
-        self._join_texts()
+        self._open_texts()
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
 
     def answer_text(self) -> str:
         """The text and reasoning of the answer."""
-        self._join_texts()
+        self._open_texts()
         return "".join(part.text for part in self._attempt if isinstance(part, TextPart | ReasoningPart))
 
-    def _join_texts(self) -> list[TextPart | ReasoningPart]:
-        """The parts of the open blocks, with their text up to date."""
-        return [_text_of(live) for live in self.open.values()]
+    def _open_texts(self) -> list[TextPart | ReasoningPart]:
+        return [self.open_text(block) for block in self.open]
 
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
@@ -88,7 +83,7 @@ class PartWriter:
             raise self.chain.failure
 
     def put(self, part: Part) -> None:
-        self._post(self._part_change(part), [part])
+        self._post([part])
 
     def _part_change(self, part: Part) -> StepWork:
         row = part_row(part)
@@ -103,7 +98,7 @@ class PartWriter:
         return put
 
     def enqueue_message(self) -> None:
-        self._post(self._message_change(), [self.message])
+        self._post([self.message])
 
     def _message_change(self) -> StepWork:
         row = message_row(self.message)
@@ -117,9 +112,18 @@ class PartWriter:
 
         return put
 
-    def _post(
-        self, work: StepWork, values: Sequence[Part | AssistantMessage] = (), removed: Sequence[Part] = ()
-    ) -> asyncio.Future[None]:
+    def _post(self, values: Sequence[Part | AssistantMessage], removed: Sequence[Part] = ()) -> asyncio.Future[None]:
+        """Enqueues one change that removes parts and puts the values."""
+        changes = [
+            self._message_change() if isinstance(value, AssistantMessage) else self._part_change(value) for value in values
+        ]
+
+        def work(tx: SessionTx) -> None:
+            for part in removed:
+                tx.remove_part(part.message_id, part.id)
+            for change in changes:
+                change(tx)
+
         write = self._newest_write = self._store.post_parts(
             self.message.session_id,
             self._directory,
@@ -128,30 +132,21 @@ class PartWriter:
             removed=[part.id for part in removed],
             chain=self.chain,
         )
-        self._unstored.update({value.id: (value, write) for value in values})
-        write.add_done_callback(lambda _: self._on_written(write, values))
+        for value in values:
+            self._writes[value.id] = value, write
         return write
-
-    def _on_written(self, write: asyncio.Future[Any], values: Sequence[Part | AssistantMessage]) -> None:
-        for value in values if write.exception() is None else ():
-            if self._unstored.get(value.id, (value, None))[1] is write:
-                del self._unstored[value.id]
 
     # Text and reasoning.
 
-    def start_text(self, block: str, metadata: Metadata | None) -> None:
-        self._begin(block, TextPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
-
-    def start_reasoning(self, block: str, metadata: Metadata | None) -> None:
-        self._begin(block, ReasoningPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
-
-    def _begin(self, block: str, part: TextPart | ReasoningPart) -> None:
+    def start_block(self, block: str, kind: type[TextPart | ReasoningPart], metadata: Metadata | None) -> None:
+        part = kind(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata)
         self.open[block] = LivePart(part, self._directory, self.chain)
         self._attempt.append(part)
 
-    def open_text(self, block: str) -> TextPart:
+    def open_text(self, block: str) -> TextPart | ReasoningPart:
+        """The part of an open block, with its text up to date."""
         part = self.open[block].up_to_date()
-        assert isinstance(part, TextPart)
+        assert isinstance(part, TextPart | ReasoningPart)
         return part
 
     def end_block(self, block: str, metadata: Metadata | None, text: str | None = None) -> TextPart | ReasoningPart:
@@ -159,7 +154,8 @@ class PartWriter:
         streamed.
 
         A reasoning block without text and metadata, which some models send, is not stored."""
-        streamed = _text_of(self.open.pop(block))
+        streamed = self.open_text(block)
+        del self.open[block]
         text = streamed.text if text is None else text
         start = streamed.time.start if streamed.time else clock.now_ms()
         ended: dict[str, Any] = {"text": text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
@@ -244,9 +240,9 @@ class PartWriter:
         """Removes the parts of a failed attempt, because the retry starts from the beginning."""
         self._withdrawn = self._attempt
         if self._withdrawn:
-            self._post(self._removal(), removed=self._withdrawn).add_done_callback(self._on_removed)
+            self._post([], removed=self._withdrawn).add_done_callback(self._on_removed)
         for part in self._withdrawn:
-            self._unstored.pop(part.id, None)
+            self._writes.pop(part.id, None)
         self._attempt = []
         self.open.clear()
         self._tools.clear()
@@ -255,18 +251,9 @@ class PartWriter:
         if removal.exception() is None:
             self._withdrawn = []
 
-    def _removal(self) -> StepWork:
-        withdrawn = list(self._withdrawn)
-
-        def remove(tx: SessionTx) -> None:
-            for part in withdrawn:
-                tx.remove_part(part.message_id, part.id)
-
-        return remove
-
     def finish_open_parts(self) -> None:
         """Ends open text with its present content, and running tools as aborted. Writes values again that could not be stored."""
-        unfinished = [_ended(part) for part in self._join_texts() if part.text]
+        unfinished = [_ended(part) for part in self._open_texts() if part.text]
         self.open.clear()
         if self.chain.failure is None:
             for part in unfinished:
@@ -281,27 +268,14 @@ class PartWriter:
         """Writes everything in one change: the message first, then parts in the order in which they began."""
         self.chain = Chain()
         begun = {part.id: position for position, part in enumerate(self._attempt)}
-        values = [value for value, _ in self._unstored.values()]
-        lost: dict[str, Part] = {part.id: part for part in unfinished}
-        lost |= {part.id: part for part in values if not isinstance(part, AssistantMessage)}
+        unstored = [value for value, write in self._writes.values() if not write.done() or write.exception() is not None]
+        message = [value for value in unstored if isinstance(value, AssistantMessage)]
+        lost = {part.id: part for part in (*unfinished, *unstored) if not isinstance(part, AssistantMessage)}
         parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
-        message = [self.message] if self.message.id in self._unstored else []
-        works = [self._removal(), *(self._message_change() for _ in message), *map(self._part_change, parts)]
-
-        def put_again(tx: SessionTx) -> None:
-            for work in works:
-                work(tx)
-
-        self._post(put_again, [*parts, *message], self._withdrawn)
+        self._post([*message, *parts], self._withdrawn)
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}
-
-
-def _text_of(live: LivePart) -> TextPart | ReasoningPart:
-    part = live.up_to_date()
-    assert isinstance(part, TextPart | ReasoningPart)
-    return part
 
 
 def _ended(part: TextPart | ReasoningPart) -> TextPart | ReasoningPart:

@@ -4,7 +4,6 @@ import email.utils
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.providers.base import ApiFailure, ContextOverflow, ProviderFailure
 
@@ -54,14 +53,8 @@ def _reason_in_json(message: str) -> str | None:
         return "Provider is overloaded"
     if "rate_limit" in str(error.get("code", "")):
         return "Rate Limited"
-    return "Provider Server Error" if _is_server_fault(body, error) else None
-
-
-def _is_server_fault(body: Mapping[str, Any], error: Mapping[str, Any]) -> bool:
-    return any(
-        "no_kv_space" in str(part) or "server_error" in str(part)
-        for part in (body.get("type"), error.get("type"), error.get("code"), error.get("message"))
-    )
+    texts = [str(text) for text in (body.get("type"), error.get("type"), error.get("code"), error.get("message"))]
+    return "Provider Server Error" if any("no_kv_space" in text or "server_error" in text for text in texts) else None
 
 
 def delay_ms(failure: ProviderFailure, attempt: int, now_ms: int) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
@@ -18,7 +18,6 @@ from app.providers.base import (
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
-    StreamEvent,
     StreamStart,
     TextDelta,
     TextEnd,
@@ -30,7 +29,7 @@ from app.providers.base import (
 from app.providers.catalogue import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.part import Part, Running, StepStartPart, ToolPart
+from app.schema.part import Part, ReasoningPart, Running, StepStartPart, TextPart, ToolPart
 from app.schema.session import Busy, Retry
 from app.turn import hooks, retry
 from app.turn.context.window import counted, estimate, estimate_request
@@ -69,6 +68,10 @@ class Step:
         """Stopped by an error, or because the user rejected what a tool asked for: the turn ends with this step."""
         return self.message.error is not None or self._calls.blocked
 
+    @property
+    def has_text(self) -> bool:
+        return self._writer.has_text()
+
     async def run(self, request: Callable[[], Awaitable[ModelRequest]]) -> None:
         """Completes the message and ends all its parts, also when cancelled, except for an overflow."""
         try:
@@ -99,7 +102,6 @@ class Step:
         try:
             for part in parts:
                 if isinstance(part, ToolPart) and isinstance(part.state, Running):
-                    self._writer.adopt(part)
                     self._calls.resume(part)
             await self._calls.finish()
             if start is None:
@@ -144,38 +146,30 @@ class Step:
                 decision = retry.decide_retry(failure, attempt, now - began, now)
                 if decision is None:
                     raise
-                self._log_retry(failure, decision, attempt)
-                await self._wait(decision, attempt)
+                await self._wait(failure, decision, attempt)
                 self._writer.withdraw_attempt()
 
-    def _log_retry(self, failure: ProviderFailure, decision: retry.RetryAfter, attempt: int) -> None:
-        model, seconds = f"{self._model.provider_id}/{self._model.id}", decision.delay_ms / 1000
-        log.warning("request %d to %s failed and is sent again in %g s: %s", attempt, model, seconds, failure.message)
-
     async def _attempt(self, request: ModelRequest) -> None:
+        """Raises the error that keeps a part from being stored, when the next event comes."""
         self._finish = None
-        await self._writer.stored()
+        writer, live = self._writer, self._ctx.store.live
+        await writer.stored()
         provider = self._ctx.instance.models.providers.provider_for(self._model)
         async with aclosing(provider.stream(request)) as stream:
-            await self.read(stream)
-
-    async def read(self, stream: AsyncIterator[StreamEvent]) -> None:
-        """Raises the error that kept an earlier part from being stored."""
-        writer, live = self._writer, self._ctx.store.live
-        async for event in stream:
-            if writer.chain.failure is not None:
-                raise writer.chain.failure
-            if isinstance(event, TextDelta | ReasoningDelta):
-                live.append(writer.open[event.id], event.text)
-            else:
-                await self._on(event)
+            async for event in stream:
+                if writer.chain.failure is not None:
+                    raise writer.chain.failure
+                if isinstance(event, TextDelta | ReasoningDelta):
+                    live.append(writer.open[event.id], event.text)
+                else:
+                    await self._on(event)
 
     async def _on(self, event: BlockOrCall) -> None:
         match event:
             case TextStart():
-                self._writer.start_text(event.id, event.metadata)
+                self._writer.start_block(event.id, TextPart, event.metadata)
             case ReasoningStart():
-                self._writer.start_reasoning(event.id, event.metadata)
+                self._writer.start_block(event.id, ReasoningPart, event.metadata)
             case TextEnd():
                 text = await hooks.text_complete(self._ctx.hooks, self._writer.open_text(event.id))
                 self._writer.end_block(event.id, event.metadata, text)
@@ -188,23 +182,21 @@ class Step:
             case InvalidToolCall():
                 self._calls.start_invalid(event)
             case StreamStart():
-                self._began()
+                self._ctx.live.set_status(self._ctx.directory, Busy())
+                self._writer.step_start(self._tree)
+                self._ctx.start_title(self.message)
             case Finish():
                 self._finish = event
             case _:
                 assert_never(event)
 
-    def _began(self) -> None:
-        self._ctx.set_status(Busy())
-        self._writer.step_start(self._tree)
-        if not self.message.summary:
-            self._ctx.start_title()
-
-    async def _wait(self, decision: retry.RetryAfter, attempt: int) -> None:
-        next_attempt = clock.now_ms() + decision.delay_ms
-        self._ctx.set_status(Retry(attempt=attempt, message=decision.message, next=next_attempt))
-        await asyncio.sleep(decision.delay_ms / 1000)
-        self._ctx.set_status(Busy())
+    async def _wait(self, failure: ProviderFailure, decision: retry.RetryAfter, attempt: int) -> None:
+        model, seconds = f"{self._model.provider_id}/{self._model.id}", decision.delay_ms / 1000
+        log.warning("request %d to %s failed and is sent again in %g s: %s", attempt, model, seconds, failure.message)
+        next_attempt, live = clock.now_ms() + decision.delay_ms, self._ctx.live
+        live.set_status(self._ctx.directory, Retry(attempt=attempt, message=decision.message, next=next_attempt))
+        await asyncio.sleep(seconds)
+        live.set_status(self._ctx.directory, Busy())
 
     # Closing.
 
@@ -219,7 +211,7 @@ class Step:
         self._writer.step_finish(reason, tree, cost, tokens)
         self._writer.enqueue_message()
         await self._put_patch(tree)
-        if reason == "length" and not called and not self._writer.has_text():
+        if reason == "length" and not called and not self.has_text:
             self._announce_error(MessageOutputLengthError())
         self._post_completed()
         self.trees = self._tree, tree

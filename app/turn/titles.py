@@ -17,7 +17,7 @@ from app.providers.selection import small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
-from app.schema.part import CompactionPart, ModelRef, Part, SubtaskPart, TextPart
+from app.schema.part import CompactionPart, ModelRef, SubtaskPart, TextPart
 from app.schema.session import Session
 from app.sessions.fork import is_default_title
 from app.sessions.store import Store
@@ -78,18 +78,17 @@ class Titles:
             async with asyncio.timeout(PAUSE_SECONDS):
                 await answered.wait()
         if not is_default_title((await self._store.session(prompt.session_id)).title):
-            return
+            return None
         with instance.resources.in_use():
             answer = await self._ask(instance, prompt, context)
-        if answer is not None:
-            await self._store_answer(instance, prompt, *answer)
-
-    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: str, usage: StepUsage) -> None:
-        text = clean(answer)
-        if text is None:
+        if answer is None:
+            return None
+        text, usage = answer
+        title = clean(text)
+        if title is None:
             return await self._count(instance, prompt, usage)
         try:
-            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text, usage)
+            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, title, usage)
         except NotFound:
             self._forget(prompt.session_id)
             await self._count(instance, prompt, usage)
@@ -157,11 +156,9 @@ def clean(answer: str) -> str | None:
 
 
 def _is_real_prompt(message: MessageWithParts) -> bool:
-    return isinstance(message.info, UserMessage) and not all(_is_made_by_server(part) for part in message.parts)
-
-
-def _is_made_by_server(part: Part) -> bool:
-    return isinstance(part, CompactionPart) or (isinstance(part, TextPart) and bool(part.synthetic))
+    """Not one that the server has made."""
+    made = (isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic) for part in message.parts)
+    return isinstance(message.info, UserMessage) and not all(made)
 
 
 def _with_tasks_as_text(prompt: MessageWithParts) -> MessageWithParts:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ from app.turn.context import system
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids
+from app.util.tasks import TaskSet
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ class ToolRun:
         return await self._ctx.run_subagent(self, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        return await self._calls.call(tool, arguments, ids.ascending("part"))
+        return await self._calls.run(self.writer.tool_running(ids.ascending("part"), tool, arguments))
 
     async def todos(self) -> list[Todo]:
         return await self._ctx.services.store.todos(self.session.id)
@@ -161,8 +163,7 @@ class ToolRun:
 
 
 class ToolCalls:
-    """`earlier`: the calls of the turn's previous steps. `seen_instructions`: files that the model has been sent.
-    `bypass_agent_check`: the user has asked for the subagent."""
+    """`earlier`: the calls of the turn's previous steps. `bypass_agent_check`: the user has asked for the subagent."""
 
     def __init__(
         self,
@@ -173,18 +174,18 @@ class ToolCalls:
         model: Model,
         *,
         earlier: Sequence[ToolPart] = (),
-        seen_instructions: set[str] | None = None,
         bypass_agent_check: bool = False,
     ) -> None:
         self.ctx = ctx
         self.writer = writer
         self.agent = agent
         self.model = model
-        self.seen_instructions = seen_instructions or set()
+        self.seen_instructions = system.seen_in(ctx.history)
+        """Files that the model has been sent."""
         self._tools = tools
         self._calls = list(earlier)
         self._bypass_agent_check = bypass_agent_check
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = TaskSet()
         self.blocked = False
         """The user rejected a call without feedback: the turn stops after this step."""
         self.started = False
@@ -194,12 +195,11 @@ class ToolCalls:
         return tuple(ToolSpec(tool.id, tool.description, tool.schema) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
-        name = self._repaired(call.tool)
-        if name is not None:
+        name = call.tool if call.tool in self._tools else call.tool.lower()
+        if name in self._tools:
             self._start(call.call_id, name, call.input, call.metadata)
-            return
-        error = f"There is no tool {call.tool!r}. There are: {self._tool_names()}"
-        self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
+        else:
+            self._start(call.call_id, INVALID, {"tool": call.tool, "error": self._unknown(call.tool)}, None)
 
     def start_invalid(self, call: InvalidToolCall) -> None:
         error = f"The arguments are not a JSON object: {call.error}"
@@ -207,42 +207,21 @@ class ToolCalls:
 
     def resume(self, part: ToolPart) -> None:
         """Runs a call that waited for permission when an earlier server stopped."""
+        self.writer.adopt(part)
         self._calls.append(part)
         self._spawn(part, looping=False)
 
     async def finish(self) -> None:
         """Waits until every call has its result. Raises StorageError if a call did not run because it could not be stored."""
-        await self._wait_for_all()
+        await self._running.wait()
         self.writer.raise_failure()
 
     async def abort(self) -> None:
         """Cancels running calls and waits for their clean-up."""
-        for task in self._running:
-            task.cancel()
-        await self._wait_for_all()
+        await self._running.cancel()
 
-    async def _wait_for_all(self) -> None:
-        while self._running:
-            await asyncio.wait(self._running)
-
-    async def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
-        """Runs a call made by another tool, as a part of its own."""
-        part = self.writer.tool_running(call_id, tool, arguments)
-        return await self._run_and_store(part)
-
-    def _find(self, name: str) -> Tool[Any]:
-        """Raises ToolError for an unknown tool, which resumed calls and calls in a batch may name."""
-        if name not in self._tools:
-            raise ToolError(f"There is no tool {name!r}. There are: {self._tool_names()}")
-        return self._tools[name]
-
-    def _tool_names(self) -> str:
-        return ", ".join(sorted(set(self._tools) - {INVALID}))
-
-    def _repaired(self, name: str) -> str | None:
-        if name in self._tools:
-            return name
-        return name.lower() if name.lower() in self._tools else None
+    def _unknown(self, name: str) -> str:
+        return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self._tools) - {INVALID}))}"
 
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self.writer.tool_running(call_id, tool, arguments, metadata)
@@ -251,51 +230,45 @@ class ToolCalls:
 
     def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True
-        task = asyncio.create_task(self._run(part, looping), name=f"tool {part.tool}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running.start(self._run_in_background(part, looping), f"tool {part.tool}")
 
-    async def _run(self, part: ToolPart, looping: bool) -> None:
-        try:
-            await self._run_and_store(part, looping)
-        except (PermissionNotGranted, QuestionRejected, ToolError):
-            return  # stored as an error, which is sent to the model
-        except StorageError:
-            return  # the call did not run; `finish` raises the error
-        except asyncio.CancelledError:
-            return  # the turn is being aborted and ends the remaining calls
+    async def _run_in_background(self, part: ToolPart, looping: bool) -> None:
+        """An error of the call is stored, and sent to the model. After a StorageError, which `finish` raises, the call did not
+        run. A call is cancelled by a turn that is aborted, which ends it."""
+        with suppress(PermissionNotGranted, QuestionRejected, ToolError, StorageError, asyncio.CancelledError):
+            await self.run(part, looping)
 
-    async def _run_and_store(self, part: ToolPart, looping: bool = False) -> ToolResult:
+    async def run(self, part: ToolPart, looping: bool = False) -> ToolResult:
         """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
         the call itself cannot be stored: nothing may happen without a record of it."""
         await self.writer.stored()
         record = ToolCallRecord(part.session_id, part.tool, part.call_id, part.state.input)
         with self.ctx.services.observer.tool_call(record):
-            return await self._run_recorded(part, looping, record)
-
-    async def _run_recorded(self, part: ToolPart, looping: bool, record: ToolCallRecord) -> ToolResult:
-        try:
-            result = await self._bounded(await self._execute(part, looping))
-            self.writer.tool_completed(part, result)
-        except (PermissionNotGranted, QuestionRejected, ToolError) as error:
-            if isinstance(error, ToolTimeout):
-                _log_timeout(part, str(error))
-            self.blocked |= self._stops_turn(error)
-            self.writer.tool_failed(part, f"Error: {error}")
-            record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
-            raise
-        except Exception as error:
-            log.exception("tool %s failed", part.tool)
-            self.writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
-            record.failed(error)
-            raise ToolError(str(error)) from error
-        if result.timeout is not None:
-            _log_timeout(part, result.timeout)
-        record.completed(result.output)
-        return result
+            try:
+                result = await self._bounded(await self._execute(part, looping))
+                self.writer.tool_completed(part, result)
+            except (PermissionNotGranted, QuestionRejected, ToolError) as error:
+                if isinstance(error, ToolTimeout):
+                    _log_timeout(part, str(error))
+                is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
+                self.blocked |= is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
+                self.writer.tool_failed(part, f"Error: {error}")
+                record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
+                raise
+            except Exception as error:
+                log.exception("tool %s failed", part.tool)
+                self.writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
+                record.failed(error)
+                raise ToolError(str(error)) from error
+            if result.timeout is not None:
+                _log_timeout(part, result.timeout)
+            record.completed(result.output)
+            return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        tool, context = self._find(part.tool), self._context(part)
+        if part.tool not in self._tools:  # a call that is resumed, or that is in a batch
+            raise ToolError(self._unknown(part.tool))
+        tool, context = self._tools[part.tool], self._context(part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.require_permission(ToolPermission("doom_loop", [part.tool], [part.tool], asked))
@@ -327,10 +300,6 @@ class ToolCalls:
         if bounded.output_path:
             metadata["outputPath"] = str(bounded.output_path)
         return replace(result, output=bounded.text, metadata=metadata)
-
-    def _stops_turn(self, error: Exception) -> bool:
-        is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
-        return is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
 
 
 def _log_timeout(part: ToolPart, what: str) -> None:

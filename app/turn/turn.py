@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
+from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, UserTurn
 from app.record.writer import StaleLease
 from app.schema.errors import MessageError
-from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
-from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.part import AgentPart, ToolPart
 from app.schema.session import Busy
 from app.tools.base import Tool
 from app.tools.builtin.conversation import TaskTool
@@ -19,13 +19,13 @@ from app.tools.external import mcp_tools
 from app.tools.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
 from app.turn import compaction, decide, ends, hooks
 from app.turn.context import system, window
-from app.turn.context.history import remind, to_model_messages
+from app.turn.context.history import remind, synthetic_text, to_model_messages
 from app.turn.context.window import request_options
 from app.turn.decide import AskModel, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
+from app.turn.turn_context import TurnContext, prompt_without_diffs
 from app.util import ids
 from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text, subagents_for
@@ -62,101 +62,99 @@ class Turn:
             else:
                 await self._answer_with(ends.of_turn(self._ctx.session_id, error))
         finally:
-            await self._finish_diffs()
+            if (diffs := self._ctx.diffs.finish()) is not None:
+                await asyncio.wait({diffs}, timeout=self._diff_timeout)  # nothing waits for the title
             self._ctx.answered.set()
 
     async def _loop(self) -> None:
         ctx, goes_on = self._ctx, True
         while goes_on or ctx.joined.is_set():
             await ctx.read()
-            ctx.set_status(Busy())  # in one commit with the answer's message
+            ctx.live.set_status(ctx.directory, Busy())  # in one commit with the answer's message
             ctx.deadline.follow(ctx.history)
-            goes_on = await self._act(decide.next_action(ctx.history), ctx.history)
+            goes_on = await self._act(decide.next_action(ctx.history))
 
-    async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
+    async def _act(self, decision: decide.Decision | None) -> bool:
         """Returns whether the turn goes on, even without another prompt."""
         self._steps += 1
         self._ctx.record.failure, self._ctx.record.rejected = None, False
         match decision:
-            case decide.Stop():
+            case None:
                 return False
             case decide.GiveUp():
-                await self._ctx.give_up(decision.reason)
+                await self._ctx.give_up(decision.error)
                 return False
             case decide.Resume():
-                return await self._resume(decision.message, history)
-            case decide.LackStructuredOutput():
-                await self._ctx.put_error(decision.answer, ends.structured_output_lacks(decision.retries))
-                return False
+                return await self._resume(decision.message)
             case decide.RunSubtask():
                 await _run_subtask(self._ctx, decision)
                 return True
             case decide.Compact():
-                is_summarised = await compaction.run(self._ctx, decision.user, history, auto=decision.auto)
-                return is_summarised or decide.last_user(history) is not decision.user  # a prompt behind it is answered without
+                is_summarised = await compaction.run(self._ctx, decision.user, auto=decision.auto)
+                # A prompt behind it is answered without.
+                return is_summarised or decide.newest(self._ctx.history, UserMessage) is not decision.user
             case decide.AskModel():
-                return await self._answer(decision, history)
+                return await self._answer(decision)
             case _:
                 assert_never(decision)
 
     # Answering.
 
-    async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
-        user, finished = decision.user, decision.last_finished
-        model = self._ctx.model(user.model)
+    async def _answer(self, decision: AskModel) -> bool:
+        user, finished, history = decision.user, decision.last_finished, self._ctx.history
+        model = self._ctx.instance.models.find(user.model)
         is_overflow = partial(window.is_overflow, self._ctx.instance, model)
         if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
-        step = await self._ask_model(user, model, history)
+        step = await self._ask_model(user, model)
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
         self._last_request = history, window.usable_tokens(self._ctx.instance, model)
-        self._request_diffs(user.id, history, step.trees)
+        if self._steps == 1 and (lost := prompt_without_diffs(history, user.id)) is not None:
+            self._ctx.diffs.request(lost)
+        self._ctx.diffs.request(user.id, step.trees)
         if step.is_stopped:
             return False
         if is_overflow(step.used_tokens):
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
 
-    async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> Step:
+    async def _ask_model(self, user: UserMessage, model: Model) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.agent, ctx.record.provider, ctx.record.model = agent.name, model.provider_id, model.id
-        message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
+        message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
-        prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = ToolCalls(
             ctx,
             writer,
             await self._tools(user, agent, model, message),
             agent,
             model,
-            earlier=_calls_of_turn(history),
-            seen_instructions=system.seen_in(history),
-            bypass_agent_check=_names_agent(prompt),
+            earlier=[part for answer in decide.since_user(ctx.history) for part in answer.parts if isinstance(part, ToolPart)],
+            bypass_agent_check=_names_agent(ctx.history, user),
         )
         step = Step(ctx, calls)
         # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
-        await asyncio.create_task(step.run(lambda: self._request(user, agent, model, history, calls.specs())), name="step")
+        await asyncio.create_task(step.run(partial(self._request, user, agent, model, calls)), name="step")
         return step
 
-    async def _resume(self, open_message: MessageWithParts, history: Sequence[MessageWithParts]) -> bool:
+    async def _resume(self, open_message: MessageWithParts) -> bool:
         """Continues an answer that waited for the user when an earlier server stopped: asks again, then runs the calls."""
         ctx, message = self._ctx, open_message.info
         assert isinstance(message, AssistantMessage)
         asked = await ctx.store.message(ctx.session_id, message.parent_id)
         prompt = asked.info
         assert isinstance(prompt, UserMessage)
-        agent, model = find_agent(ctx.instance.agents, message.agent), ctx.model(prompt.model)
+        agent, model = find_agent(ctx.instance.agents, message.agent), ctx.instance.models.find(prompt.model)
         calls = ToolCalls(
             ctx,
             PartWriter(ctx.store, ctx.directory, message),
             await self._tools(prompt, agent, model, message),
             agent,
             model,
-            seen_instructions=system.seen_in(history),
-            bypass_agent_check=_names_agent(asked),
+            bypass_agent_check=_names_agent([asked], prompt),
         )
         step = Step(ctx, calls)
         await step.resume(open_message.parts)
@@ -166,29 +164,23 @@ class Turn:
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox, the plugins' and the MCP servers' tools, without those that the prompt switches
         off; and the tool for the structured `answer`."""
-        mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
-        if offers := await mcp.offers():
-            tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
-        switched_off = {name for name, on in (user.tools or {}).items() if not on}
-        offered = {name: tool for name, tool in tools.items() if name not in switched_off}
+        instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
+        given, key = instance.extensions, (agent.name, model.provider_id, model.id)
+        if key not in instance.chosen_tools:  # those of the server and of plugins, which do not change
+            subagents = subagents_for(agent, instance.agents)
+            own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
+            instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
+        tools = instance.chosen_tools[key]
+        if offers := await given.mcp.offers():
+            tools = tools | toolbox.external(mcp_tools(given.mcp, offers), agent)
+        switched = user.tools or {}
+        offered = {name: tool for name, tool in tools.items() if switched.get(name, True)}
         if isinstance(user.format, JsonSchemaFormat):
             offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
         return offered
 
-    def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """Tools of the server and of plugins. Chosen once for an instance, an agent and a model, which do not change."""
-        instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
-        key = (agent.name, model.provider_id, model.id)
-        if key not in instance.chosen_tools:
-            given, subagents = instance.extensions, subagents_for(agent, instance.agents)
-            own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
-            instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
-        return instance.chosen_tools[key]
-
-    async def _request(
-        self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
-    ) -> ModelRequest:
-        instance = self._ctx.instance
+    async def _request(self, user: UserMessage, agent: Agent, model: Model, calls: ToolCalls) -> ModelRequest:
+        instance, history = self._ctx.instance, self._ctx.history
         instructed = await system.blocks(system.InstructionScope.of(instance), self._ctx.services.instruction_pages)
         call = [system.environment(instance.location, model), *instructed]
         reminded = await hooks.messages(instance.extensions.hooks, remind(history, agent, self._steps))
@@ -204,7 +196,7 @@ class Turn:
             system=assembled,
             messages=messages,
             session_id=self._ctx.session_id,
-            tools=tools,
+            tools=calls.specs(),
             requires_tool=is_structured,
             **request_options(instance, model, agent, user),
         )
@@ -220,9 +212,8 @@ class Turn:
 
     async def _answer_with(self, error: MessageError) -> None:
         self._ctx.record.failure = error
-        location = self._ctx.instance.location
-        path = MessagePath(cwd=location.directory, root=location.worktree)
-        await ends.answer_with(self._ctx.store, self._ctx.session_id, path, error)
+        ctx, worktree = self._ctx, self._ctx.instance.location.worktree
+        await ends.answer_with(ctx.store, ctx.session_id, ctx.directory, error, worktree)
 
     # Beside the loop.
 
@@ -235,17 +226,6 @@ class Turn:
         except Exception:
             log.exception("could not bring old tool outputs up to date")
 
-    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
-        if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
-            self._ctx.diffs.request(lost)
-        self._ctx.diffs.request(prompt_id, trees)
-
-    async def _finish_diffs(self) -> None:
-        """Waits until the diffs are stored, up to the timeout. Does not wait for the title."""
-        diffs = self._ctx.diffs.finish()
-        if diffs is not None:
-            await asyncio.wait({diffs}, timeout=self._diff_timeout)
-
 
 def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage) -> tuple[UserTurn, ...]:
     """For a model whose last answer was text alone."""
@@ -254,26 +234,16 @@ def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage
     return (UserTurn((TextBlock(prompt_text("structured-output-reminder")),)),) if is_text else ()
 
 
-def _names_agent(prompt: MessageWithParts) -> bool:
+def _names_agent(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Whether the user has asked for the subagent, which then needs no permission."""
-    return any(isinstance(part, AgentPart) for part in prompt.parts)
-
-
-def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
-    """The tool calls since the newest prompt, oldest first."""
-    calls: list[ToolPart] = []
-    for message in reversed(history):
-        if isinstance(message.info, UserMessage):
-            break
-        calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
-    return calls
+    return any(isinstance(part, AgentPart) for message in history if message.info.id == prompt.id for part in message.parts)
 
 
 async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
     asked, user = task.task, task.user
-    agent = find_agent(ctx.instance.agents, user.agent)
-    model = ctx.model(asked.model or user.model)
-    message = ctx.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
+    agent, wanted = find_agent(ctx.instance.agents, user.agent), asked.model or user.model
+    model = ctx.instance.models.find(wanted)
+    message = ctx.new_assistant(user, asked.agent, wanted)
     writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
     tools = {TaskTool.id: TaskTool(subagents_for(agent, ctx.instance.agents))}
@@ -285,11 +255,6 @@ async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
         **({"command": asked.command} if asked.command else {}),
     }
     await Step(ctx, calls).run_call(ToolCall(ids.call_id(), TaskTool.id, arguments))
-    if asked.command and message.error is None:
-        await _ask_to_continue(ctx, user)
-
-
-async def _ask_to_continue(ctx: TurnContext, user: UserMessage) -> None:
-    """Prompts the session's agent to use the result of a command's subagent."""
-    message = ctx.new_user(user.agent, user.model, continues=user)
-    await ctx.write_message(message, [ctx.synthetic_text(message, prompt_text("subtask-continue"))], waits=True)
+    if asked.command and message.error is None:  # the session's agent is prompted to use the result
+        prompt = ctx.new_user(user.agent, user.model, continues=user)
+        await ctx.write_message(prompt, [synthetic_text(prompt, prompt_text("subtask-continue"))], waits=True)

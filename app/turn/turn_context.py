@@ -12,10 +12,9 @@ from app.permissions.editor_files import EditorFiles
 from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.model import Model
-from app.schema.part import ModelRef, Part, PatchPart, TextPart
-from app.schema.session import Busy, Retry, Session
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
+from app.schema.part import ModelRef, Part, PatchPart
+from app.schema.session import Session
 from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
@@ -25,8 +24,8 @@ from app.tools.base import SubagentRequest, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.turn.context.system import InstructionPages
-from app.turn.decide import last_assistant, last_user
-from app.turn.ends import Deadline, TurnFailure, put_error, to_message_error
+from app.turn.decide import newest
+from app.turn.ends import Deadline, new_answer, put_error
 from app.turn.titles import Titles
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -88,13 +87,10 @@ class TurnDiffs:
             requested, self._requested = self._requested, {}
             sent = 0
             for prompt_id in requested:
-                sent += await _logged(self._update(prompt_id)) or 0
+                update = self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
+                sent += await _logged(update) or 0
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
-
-    async def _update(self, prompt_id: str) -> int:
-        """The diffs of the session and of the prompt. Returns the number of bytes announced."""
-        return await self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -122,12 +118,9 @@ def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) ->
                 message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
             )
         elif message.info.id != prompt_id:
-            return message.info.id if changed and not _has_diffs(message.info) else None
+            has_diffs = message.info.summary is not None and bool(message.info.summary.diffs)
+            return message.info.id if changed and not has_diffs else None
     return None
-
-
-def _has_diffs(prompt: UserMessage) -> bool:
-    return prompt.summary is not None and bool(prompt.summary.diffs)
 
 
 RunSubagent = Callable[["ToolRun", SubagentRequest], Awaitable[ToolResult]]
@@ -184,48 +177,42 @@ class TurnContext:
         self.joined.clear()
         self.session, self.history, self.diffs.basis = await self.store.conversation(self.session_id)
 
-    def model(self, ref: ModelRef) -> Model:
-        """Raises ProviderModelNotFoundError."""
-        return self.instance.models.find(ref)
-
-    def set_status(self, status: Busy | Retry) -> None:
-        self.live.set_status(self.directory, status)
-
     def is_first_step(self) -> bool:
         """Whether the session has neither a diff nor steps of which one could be made."""
         return self.session.summary is None and all(isinstance(message.info, UserMessage) for message in self.history)
 
-    def start_title(self) -> None:
-        """Starts the title once a turn, after the answer has begun, so that it does not delay the answer."""
-        if self.title is None:
+    def start_title(self, answer: AssistantMessage) -> None:
+        """Starts the title once a turn, after an answer has begun, so that it does not delay it; a summary starts none."""
+        if self.title is None and not answer.summary:
             self.title = self.services.titles.start(self.instance, self.session, self.history, self.answered)
 
-    # Errors.
-
-    async def give_up(self, reason: str) -> None:
-        """Stores why the turn ends, with the last answer or in a new one. Raises TurnFailure if there is no prompt."""
-        user, message = last_user(self.history), last_assistant(self.history)
+    async def give_up(self, error: MessageError) -> None:
+        """Stores why the turn ends, with the last answer or in a new one; nothing in a session without a prompt."""
+        self.record.failure = error
+        user, message = newest(self.history, UserMessage), newest(self.history, AssistantMessage)
         if user is None:
-            raise TurnFailure(reason)
+            return
         if message is None or message.parent_id != user.id:
             message = self.new_assistant(user, user.agent, user.model)
-        await self.put_error(message, to_message_error(TurnFailure(reason)))
-
-    async def put_error(self, message: AssistantMessage, error: MessageError) -> None:
-        """Completes the message with the error that ends the turn."""
-        self.record.failure = error
         await put_error(self.store, message, error)
 
     # Messages.
 
     def write_message(
-        self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False
+        self,
+        message: AssistantMessage | UserMessage,
+        parts: Sequence[Part] = (),
+        *,
+        waits: bool = False,
+        instead_of: AssistantMessage | None = None,
     ) -> Awaitable[None]:
-        """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: the message
-        is a prompt that needs an answer."""
+        """Writes a message and its first parts in one commit, which removes `instead_of`. Await the result if later reads must
+        see it. `waits`: the message is a prompt that needs an answer."""
         info, part_rows = message_row(message, waits=waits), list(map(part_row, parts))
 
         def write(tx: SessionTx) -> None:
+            if instead_of is not None:
+                tx.remove_message(instead_of.id)
             tx.put_message(info)
             for part in part_rows:
                 tx.put_part(part)
@@ -233,20 +220,8 @@ class TurnContext:
         return self.store.post(self.session_id, self.directory, write)
 
     def new_assistant(self, user: UserMessage, agent: str, model: ModelRef, *, summary: bool | None = None) -> AssistantMessage:
-        location = self.instance.location
-        return AssistantMessage(
-            id=ids.ascending("message"),
-            session_id=self.session_id,
-            time=AssistantTime(created=clock.now_ms()),
-            parent_id=user.id,
-            model_id=model.model_id,
-            provider_id=model.provider_id,
-            mode=agent,
-            agent=agent,
-            path=MessagePath(cwd=location.directory, root=location.worktree),
-            summary=summary,
-            variant=user.variant,
-        )
+        path = MessagePath(cwd=self.directory, root=self.instance.location.worktree)
+        return new_answer(user, agent, model, path, summary=summary, variant=user.variant)
 
     def new_user(self, agent: str, model: ModelRef, *, continues: UserMessage | None = None) -> UserMessage:
         """A user message made by the server, with the deadline and format of the prompt that it `continues`."""
@@ -259,6 +234,3 @@ class TurnContext:
             deadline=continues.deadline if continues else None,
             format=continues.format if continues else None,
         )
-
-    def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
-        return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)

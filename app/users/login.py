@@ -20,7 +20,7 @@ from app.record.engine import StorageError
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
-from app.users.tokens import EventTokens, MemoryEventTokens, OneTimeTokens, TokenEntry, TokenStore
+from app.users.tokens import EventTokens, MemoryEventTokens, OneTimeTokens, TokenStore
 from app.users.users import Users
 from app.util.secrets import one_line
 from app.util.tasks import FailureLog
@@ -100,20 +100,6 @@ async def _seconds(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str
     return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - time.time()))
 
 
-class Throttle:
-    """After FAILURES wrong logins an address may not try again until WINDOW_SECONDS after the first of them."""
-
-    def __init__(self, limits: RateLimits) -> None:
-        self._limits = limits
-
-    async def wait(self, address: str) -> int:
-        """Seconds until the address may try again; 0 if it may now."""
-        return await self._limits.wait(LIMIT, "login", _network(address))
-
-    async def failed(self, address: str) -> None:
-        await self._limits.hit(LIMIT, "login", _network(address))
-
-
 def _network(address: str) -> str:
     """Groups IPv6 addresses by /64, because one client has a whole /64."""
     try:
@@ -165,7 +151,7 @@ class Login:
         username: str,
         password: str | None,
         tokens: TokenStore,
-        throttle: Throttle | None = None,
+        rates: RateLimits | None = None,
         event_tokens: EventTokens | None = None,
         users: Users | None = None,
         oidc: OidcLogins | None = None,
@@ -173,7 +159,7 @@ class Login:
         self._username = username
         self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
         self._tokens = tokens
-        self._throttle = throttle or Throttle(RateLimits())
+        self._rates = rates or RateLimits()
         self._users = users
         self._oidc = oidc
         self._required = password is not None or oidc is not None
@@ -219,12 +205,8 @@ class Login:
         return checked
 
     async def _checked(self, scope: Mapping[str, Any], scheme: str, credentials: str) -> AcceptedLogin | LoginDenied:
-        if scheme == "bearer":
-            if self._oidc is not None and is_jwt(credentials):
-                return await self._by_identity_provider(self._oidc, credentials)
-            if entry := self._tokens.find(credentials):
-                return await self._by_token(entry)
-        return await self._by_password(scheme, credentials, _address(scope))
+        by_token = await self._by_token(credentials) if scheme == "bearer" else None
+        return by_token or await self._by_password(scheme, credentials, _address(scope))
 
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
         """Whether the login that a stream was opened with is still valid for its principal. If the database or the file of tokens
@@ -232,7 +214,8 @@ class Login:
         scheme, credentials = _parts(authorization)
         try:
             if scheme == "bearer" and self.is_required():
-                return await self._principal_of(credentials) == principal
+                by_token = await self._by_token(credentials)
+                return isinstance(by_token, AcceptedLogin) and by_token.principal == principal
             if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
                 user = await self._users.get(principal.name)
                 return user is not None and user.principal(read_only=principal.read_only) == principal
@@ -240,19 +223,15 @@ class Login:
             log.warning("whether the login of a stream still holds could not be read: %s", error)
         return True
 
-    async def _principal_of(self, token: str) -> Principal | None:
+    async def _by_token(self, token: str) -> AcceptedLogin | LoginDenied | None:
+        """None for what is no token. An invalid one of an identity provider is no guess at a password, and does not count as one:
+        many users may share an address."""
         if self._oidc is not None and is_jwt(token):
-            return await self._oidc.principal(token)
+            principal = await self._oidc.principal(token)
+            return AcceptedLogin(f"user {principal.name}", principal) if principal else LoginDenied()
         entry = self._tokens.find(token)
-        found = await self._by_token(entry) if entry else LoginDenied()
-        return found.principal if isinstance(found, AcceptedLogin) else None
-
-    async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
-        """An invalid token is no guess at a password, and does not count as one: many users may share an address."""
-        principal = await oidc.principal(token)
-        return AcceptedLogin(f"user {principal.name}", principal) if principal else LoginDenied()
-
-    async def _by_token(self, entry: TokenEntry) -> AcceptedLogin | LoginDenied:
+        if entry is None:
+            return None
         if entry.user is None:
             return AcceptedLogin(f"token {entry.name}", replace(OPERATOR, read_only=entry.read_only))
         user = await self._users.get(entry.user) if self._users else None
@@ -261,13 +240,15 @@ class Login:
         return AcceptedLogin(f"user {user.name}, token {entry.name}", user.principal(read_only=entry.read_only))
 
     async def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
-        wait = await self._throttle.wait(address)
+        """After FAILURES wrong logins an address may not try again until WINDOW_SECONDS after the first of them."""
+        network = _network(address)
+        wait = await self._rates.wait(LIMIT, "login", network)
         if wait:
             return LoginDenied(wait)
         if scheme == "basic" and self._is_password(credentials):
             return AcceptedLogin(self._username)
-        await self._throttle.failed(address)
-        wait = await self._throttle.wait(address)
+        await self._rates.hit(LIMIT, "login", network)
+        wait = await self._rates.wait(LIMIT, "login", network)
         if wait:
             log.warning("logins of %s are refused for %d s: too many were wrong", address, wait)
         return LoginDenied(wait)

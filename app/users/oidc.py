@@ -128,7 +128,10 @@ class OidcLogins:
             return None
         name = PREFIX + claims["sub"]
         user = await self._users.get(name)
-        role = self._role(claims, user.role if user else Role.MEMBER)
+        role: Role | None = user.role if user else Role.MEMBER
+        if self._settings.role_claim is not None:
+            said = _claim(claims, self._settings.role_claim)
+            role = highest_role(said if isinstance(said, list) else [said])
         return Principal(name, role, roots=user.roots if user else ()) if role else None
 
     async def _claims(self, token: str) -> dict[str, Any] | None:
@@ -143,12 +146,6 @@ class OidcLogins:
         except jwt.InvalidTokenError as error:
             log.info("a token of %s was refused: %s", self._settings.issuer, error)
             return None
-
-    def _role(self, claims: Mapping[str, Any], without_claim: Role) -> Role | None:
-        if self._settings.role_claim is None:
-            return without_claim
-        said = _claim(claims, self._settings.role_claim)
-        return highest_role(said if isinstance(said, list) else [said])
 
 
 def is_jwt(token: str) -> bool:

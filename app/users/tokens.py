@@ -50,19 +50,19 @@ class ServerSecret:
             return self._keys
         stamp = self._file.stamp()
         if stamp is None or stamp != self._stamp or not self._keys:
-            self._keys = tuple(map(_hashed, self._stored()))
+            with self._file.updating() as content:
+                stored: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
+            self._keys = tuple(map(_hashed, stored))
             self._stamp = self._file.stamp()
         return self._keys
-
-    def _stored(self) -> list[str]:
-        with self._file.updating() as content:
-            keys: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
-        return list(keys)
 
     def box(self) -> "MultiFernet":
         from cryptography.fernet import Fernet, MultiFernet
 
         return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in self.all_keys()])
+
+    def cursors(self, user: str) -> "UserCursors":
+        return _cursors(tuple(hmac.digest(key, _PURPOSE, "sha256") for key in self.all_keys()), user)
 
     def add_key(self) -> None:
         """Adds a key, which encrypts from now on."""
@@ -107,14 +107,6 @@ class UserCursors:
             if mark == self._mark and seq < 2**62:
                 return int(seq)
         return NEVER_GIVEN
-
-
-class EventCursors:
-    def __init__(self, secret: ServerSecret) -> None:
-        self._secret = secret
-
-    def for_user(self, name: str) -> UserCursors:
-        return _cursors(tuple(hmac.digest(key, _PURPOSE, "sha256") for key in self._secret.all_keys()), name)
 
 
 @lru_cache(1024)

@@ -19,7 +19,7 @@ from app.sessions.live_parts import SessionPublisher
 from app.transfer.webhooks.message import SendResult, WebhookMessage
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices
 from app.users.principal import OPERATOR
-from app.users.tokens import EventCursors, ServerSecret
+from app.users.tokens import ServerSecret
 from app.users.users import Users
 from app.util import clock
 
@@ -143,7 +143,7 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     """On a migrated database."""
     database, bus = Database(url), MemoryBus()
     writer, users = Writer(database, SessionPublisher(bus).publish), Users(database)
-    owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), lambda who, path: who is OPERATOR or path == "/d")
+    owners = WebhookOwners(users, ServerSecret("test", data_dir), lambda who, path: who is OPERATOR or path == "/d")
     try:
         yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))
     finally:

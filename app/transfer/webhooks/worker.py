@@ -23,7 +23,7 @@ from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.transfer.webhooks.message import SendResult, WebhookMessage, WebhookSender, matches, message, message_id
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import OPERATOR, Principal, Role
-from app.users.tokens import EventCursors
+from app.users.tokens import ServerSecret
 from app.users.users import Users
 from app.util import clock
 from app.util.tasks import FailureLog
@@ -58,10 +58,10 @@ class WebhookEnds(Exception):
 
 
 class WebhookOwners:
-    def __init__(self, users: Users, cursors: EventCursors, admits: Callable[[Principal, str], bool]) -> None:
+    def __init__(self, users: Users, secret: ServerSecret, admits: Callable[[Principal, str], bool]) -> None:
         """`admits`: whether a principal may work in a directory."""
         self._users = users
-        self._cursors = cursors
+        self._secret = secret
         self._admits = admits
 
     async def find(self, name: str) -> Principal | None:
@@ -87,12 +87,12 @@ class WebhookOwners:
             return event.owner == principal.name
         if principal.may_see_all:
             return True
-        cursors = self._cursors.for_user(principal.name)
+        cursors = self._secret.cursors(principal.name)
         return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
 
     def event_id(self, principal: Principal, event_id: EventId) -> bytes:
         """The id that the principal's event streams have."""
-        return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
+        return event_id.wire(None if principal.may_see_all else self._secret.cursors(principal.name))
 
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from app.providers.base import (
 )
 from app.providers.transform import rename_calls
 from app.schema.errors import MessageAbortedError
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, Message, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import (
     CompactionPart,
@@ -46,7 +46,16 @@ _OutputBlock = TextBlock | ReasoningBlock | ToolCallBlock
 
 
 def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
-    return tuple(_with_distinct_calls(turn for message in messages for turn in _turns(message, model)))
+    turns: list[ModelMessage] = []
+    for message in messages:
+        info = message.info
+        if isinstance(info, UserMessage):
+            content = tuple([block for part in message.parts if (block := _user_block(part)) is not None])
+            turns += [UserTurn(content)] if content else []
+        elif _is_worth_sending(info, message.parts):
+            same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
+            turns += _answer_turns(message.parts, same_model)
+    return tuple(_with_distinct_calls(turns))
 
 
 def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
@@ -63,17 +72,6 @@ def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage
             times.update(calls)
             repeated = repeated or any(times[call_id] > 1 for call_id in calls)
         yield rename_calls((turn,), distinct)[0] if repeated else turn
-
-
-def _turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
-    info = message.info
-    if isinstance(info, UserMessage):
-        content = tuple([block for part in message.parts if (block := _user_block(part)) is not None])
-        return (UserTurn(content),) if content else ()
-    if isinstance(info, AssistantMessage):
-        same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
-        return _answer_turns(message.parts, same_model) if _is_worth_sending(info, message.parts) else ()
-    assert_never(info)
 
 
 def _user_block(part: Part) -> TextBlock | FileBlock | None:
@@ -148,47 +146,40 @@ def _tool_result(part: ToolPart) -> ToolResultBlock:
 
 
 def remind(history: Sequence[MessageWithParts], agent: Agent, step: int) -> list[MessageWithParts]:
-    """A copy of the conversation with the reminders for this request."""
-    reminded = _with_mode(history, agent)
+    """A copy of the conversation with the reminders for this request: the start or the end of plan mode, and prompts that arrived
+    during the turn."""
+    reminded = list(history)
+    if agent.name == "plan":
+        _append_to_newest_prompt(reminded, prompt_text("plan"))
+    planned = any(isinstance(message.info, AssistantMessage) and message.info.agent == "plan" for message in history)
+    if planned and agent.name == "build":
+        _append_to_newest_prompt(reminded, prompt_text("build-switch"))
     return _wrapped(reminded) if step > 1 else reminded
 
 
-def _with_mode(history: Sequence[MessageWithParts], agent: Agent) -> list[MessageWithParts]:
-    """Adds the start or the end of plan mode to the newest prompt."""
-    if agent.name == "plan":
-        return _append_to_newest_prompt(history, prompt_text("plan"))
-    planned = any(isinstance(message.info, AssistantMessage) and message.info.agent == "plan" for message in history)
-    if planned and agent.name == "build":
-        return _append_to_newest_prompt(history, prompt_text("build-switch"))
-    return list(history)
-
-
-def _append_to_newest_prompt(history: Sequence[MessageWithParts], text: str) -> list[MessageWithParts]:
-    changed = list(history)
+def _append_to_newest_prompt(changed: list[MessageWithParts], text: str) -> None:
     position = next(position for position in range(len(changed) - 1, -1, -1) if isinstance(changed[position].info, UserMessage))
     message = changed[position]
-    part = TextPart(
-        id=ids.ascending("part"), session_id=message.info.session_id, message_id=message.info.id, text=text, synthetic=True
-    )
-    changed[position] = _with_parts(message, [*message.parts, part])
-    return changed
+    changed[position] = _with_parts(message, [*message.parts, synthetic_text(message.info, text)])
+
+
+def synthetic_text(message: Message, text: str) -> TextPart:
+    """The model reads it as a part of the message; people do not see it."""
+    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)
 
 
 def _wrapped(history: list[MessageWithParts]) -> list[MessageWithParts]:
     """Wraps prompts that arrived during the turn, so that the model continues its task as well."""
-    finished = max((position for position, message in enumerate(history) if _is_finished(message)), default=None)
-    if finished is None:
+    infos = [message.info for message in history]
+    answers = [position for position, info in enumerate(infos) if isinstance(info, AssistantMessage) and info.finish is not None]
+    if not answers:
         return history
     return [
         _with_parts(message, [_wrap(part) for part in message.parts])
-        if position > finished and isinstance(message.info, UserMessage)
+        if position > answers[-1] and isinstance(message.info, UserMessage)
         else message
         for position, message in enumerate(history)
     ]
-
-
-def _is_finished(message: MessageWithParts) -> bool:
-    return isinstance(message.info, AssistantMessage) and message.info.finish is not None
 
 
 def _wrap(part: Part) -> Part:

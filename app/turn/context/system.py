@@ -52,14 +52,10 @@ _FAMILIES = (
 
 def assemble(agent: Agent, model: Model, call: list[str], user: UserMessage) -> tuple[str, ...]:
     """Two texts: the agent's prompt, which is constant between turns so that providers can cache it, and the rest."""
-    first = agent.prompt or prompt_text(family_prompt(model))
+    family = next((prompt for mark, prompt in _FAMILIES if mark in model.api.id), "default")
+    first = agent.prompt or prompt_text(family)
     rest = [text for text in (*call, user.system) if text]
     return (first, "\n\n".join(rest)) if rest else (first,)
-
-
-def family_prompt(model: Model) -> str:
-    """The name of the prompt for a model whose agent has none."""
-    return next((prompt for mark, prompt in _FAMILIES if mark in model.api.id), "default")
 
 
 def environment(location: Location, model: Model) -> str:
@@ -282,11 +278,6 @@ def _of_project(scope: InstructionScope) -> Within:
     return lambda real: project.hold(real) and may_read(real)
 
 
-def _above_project(scope: InstructionScope) -> Within:
-    project, may_read = scope.project, scope.may_read
-    return lambda real: project.may_name(real) and may_read(real)
-
-
 def _local(scope: InstructionScope) -> list[str]:
     """All files of the first name that exists anywhere, the nearest first."""
     if scope.flags.disable_project_config:
@@ -314,7 +305,9 @@ def _global(flags: Flags) -> list[str]:
 def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _left_out) -> Iterator[tuple[str, Within]]:
     """Paths with the bounds of each. A pattern that begins at the home directory or at `/` is the user's own, or was checked when
     the configuration was read."""
-    inside, above, own = map(BoundedReader, (_of_project(scope), _above_project(scope), scope.may_read))
+    project, may_read = scope.project, scope.may_read
+    inside, own = BoundedReader(_of_project(scope)), BoundedReader(may_read)
+    above = BoundedReader(lambda real: project.may_name(real) and may_read(real))
     for pattern in scope.configured:
         if _is_url(pattern):
             continue

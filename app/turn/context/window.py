@@ -1,14 +1,13 @@
 """How full a model's window is, by the provider's count or an estimate. Pure."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, assert_never
 
 import orjson
 
-from app.project.config.flags import Flags
 from app.providers.base import (
     FileBlock,
     ModelMessage,
@@ -17,7 +16,6 @@ from app.providers.base import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    ToolSpec,
     ToolTurn,
     UserTurn,
 )
@@ -39,7 +37,8 @@ def usable_tokens(instance: Instance, model: Model) -> int | None:
     limit, wanted = model.limit, instance.config.compaction.reserved or 0
     if not limit.context or limit.input:
         return max(limit.input - wanted, 1) if limit.input else None
-    reserved = max(output_cap(model, instance.flags), wanted)
+    cap = instance.flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
+    reserved = max(min(limit.output, cap) or cap, wanted)  # for the answer
     # Local models are often configured with an answer as long as their window: that would leave no room for a question.
     return limit.context - reserved if reserved < limit.context else limit.context // 2
 
@@ -76,8 +75,8 @@ def estimate(text: str) -> int:
 
 
 def estimate_request(request: ModelRequest) -> int:
-    texts = [*request.system, *map(_offered, request.tools)]
-    return sum(map(estimate, texts)) + estimate_messages(request.messages)
+    tools = [f"{tool.id} {tool.description} {orjson.dumps(tool.parameters).decode()}" for tool in request.tools]
+    return sum(map(estimate, (*request.system, *tools))) + estimate_messages(request.messages)
 
 
 def estimate_messages(messages: Iterable[ModelMessage]) -> int:
@@ -96,10 +95,6 @@ def _estimate_block(block: _Block) -> int:
             return estimate(block.text) + FILE_TOKENS * len(block.files)
         case _:
             assert_never(block)
-
-
-def _offered(tool: ToolSpec) -> str:
-    return f"{tool.id} {tool.description} {orjson.dumps(tool.parameters).decode()}"
 
 
 def counted(tokens: Tokens) -> int | None:
@@ -128,12 +123,6 @@ def request_options(instance: Instance, model: Model, agent: Agent, user: UserMe
     return asdict(options)
 
 
-def output_cap(model: Model, flags: Flags) -> int:
-    """The tokens reserved for the answer."""
-    cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
-    return min(model.limit.output, cap) or cap
-
-
 Messages = tuple[ModelMessage, ...]
 
 LONG_OUTPUT_TOKENS = 500
@@ -145,23 +134,18 @@ _CUT = "\n[… left out …]\n"
 def shortened(messages: Messages, room: int) -> Messages:
     """Shortens the conversation to about `room` tokens. Removes first what matters least for a summary: attached files, then the
     middle of long tool outputs, then the oldest messages except for the user's texts."""
-    steps: tuple[Callable[[Messages], Messages], ...] = (
+    for shorten in (
         _without_files,
         partial(_with_outputs_cut, LONG_OUTPUT_TOKENS),
         partial(_with_outputs_cut, SHORT_OUTPUT_TOKENS),
-    )
-    for shorten in steps:
+    ):
         if estimate_messages(messages) <= room:
             return messages
-        messages = shorten(messages)
+        messages = tuple(map(shorten, messages))
     return messages if estimate_messages(messages) <= room else _newest(messages, room)
 
 
-def _without_files(messages: Messages) -> Messages:
-    return tuple(_without_files_in(message) for message in messages)
-
-
-def _without_files_in(message: ModelMessage) -> ModelMessage:
+def _without_files(message: ModelMessage) -> ModelMessage:
     match message:
         case UserTurn(content):
             return UserTurn(tuple(_named(block) if isinstance(block, FileBlock) else block for block in content))
@@ -175,11 +159,10 @@ def _named(file: FileBlock) -> TextBlock:
     return TextBlock(f"[A file was attached here: {file.filename or 'without a name'}, {file.mime}]")
 
 
-def _with_outputs_cut(tokens: int, messages: Messages) -> Messages:
-    def cut(result: ToolResultBlock) -> ToolResultBlock:
-        return replace(result, text=cut_middle(result.text, tokens))
-
-    return tuple(ToolTurn(tuple(map(cut, one.content))) if isinstance(one, ToolTurn) else one for one in messages)
+def _with_outputs_cut(tokens: int, message: ModelMessage) -> ModelMessage:
+    if not isinstance(message, ToolTurn):
+        return message
+    return ToolTurn(tuple(replace(result, text=cut_middle(result.text, tokens)) for result in message.content))
 
 
 def cut_middle(text: str, tokens: int) -> str:
@@ -199,11 +182,8 @@ def _newest(messages: Messages, room: int) -> Messages:
         start, left = start - 1, left - size
     while start < len(messages) and isinstance(messages[start], ToolTurn):
         start += 1
-    earlier = cut_middle(_user_texts(messages[:start]), for_the_rest)
+    turns = [message for message in messages[:start] if isinstance(message, UserTurn)]
+    texts = [block.text for turn in turns for block in turn.content if isinstance(block, TextBlock)]
+    earlier = cut_middle("\n\n".join(texts), for_the_rest)
     beginning = f"{LEFT_OUT} In it the user said:\n\n{earlier}" if earlier else LEFT_OUT
     return (UserTurn((TextBlock(beginning),)), *messages[start:])
-
-
-def _user_texts(messages: Sequence[ModelMessage]) -> str:
-    turns = [message for message in messages if isinstance(message, UserTurn)]
-    return "\n\n".join(block.text for turn in turns for block in turn.content if isinstance(block, TextBlock))

@@ -23,14 +23,12 @@ from app.schema.timeline import (
 )
 from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
-from app.sessions.timeline.service import Admission, Timeline, stored_prompts
+from app.sessions.timeline.service import Timeline, stored_prompts
 from app.turn import hooks
-from app.turn.intake.intake import default_model_of
+from app.turn.intake.intake import agent_of, default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.util import ids
-from app.workspace.agents import default_agent, find
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 
@@ -55,7 +53,15 @@ class Admissions:
         admission = await self._timeline.admission(session_id, message_id, before)
         if wanted.id is not None and admission.delivery != wanted.delivery:
             raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
-        return _admitted(session_id, message_id, wanted, admission)
+        return SessionInputAdmitted(
+            admitted_seq=admission.admitted_seq,
+            id=message_id,
+            session_id=session_id,
+            prompt=_prompt(wanted.prompt),
+            delivery=admission.delivery,
+            time_created=admission.time,
+            promoted_seq=admission.promoted_seq,
+        )
 
     async def _accept(
         self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, wanted: SessionPromptInput
@@ -74,19 +80,15 @@ class Admissions:
     ) -> PromptInput:
         """With the session's agent and model. A prompt that was sent before keeps those that it got then."""
         session = prompted.session
-        known = await self._known(session.id, message_id)
+        stored = [message.info for message in await self._store.query(stored_prompts, session.id, message_id)]
+        known = next((info for info in stored if isinstance(info, UserMessage)), None)
         parts = prompt_parts(wanted.prompt)
         if known is not None:
             return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
-        agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
+        agent = agent_of(instance, session.agent)
         model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
         variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
-
-    async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
-        """The message, if it is stored or in the queue."""
-        messages = await self._store.query(stored_prompts, session_id, message_id)
-        return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
 
 
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
@@ -130,18 +132,6 @@ def _text(source: PromptSource | None) -> SourceText | None:
     return SourceText(value=source.text, start=source.start, end=source.end) if source else None
 
 
-def _admitted(session_id: str, message_id: str, wanted: SessionPromptInput, admission: Admission) -> SessionInputAdmitted:
-    return SessionInputAdmitted(
-        admitted_seq=admission.admitted_seq,
-        id=message_id,
-        session_id=session_id,
-        prompt=_prompt(wanted.prompt),
-        delivery=admission.delivery,
-        time_created=admission.time,
-        promoted_seq=admission.promoted_seq,
-    )
-
-
 def _prompt(sent: SentPrompt) -> PromptV2:
     files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
     agents: list[PromptAgentAttachment] = sent.agents or []
@@ -163,9 +153,7 @@ class ClientPermission(Wire):
 
 async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
     """The request's id and the rules' decision. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
-    name = wanted.agent or session.agent
-    agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
-    call = wanted.source
+    agent, call = agent_of(instance, wanted.agent or session.agent), wanted.source
     request = PermissionRequest(
         id=wanted.id or ids.ascending("permission"),
         session_id=session.id,

@@ -17,10 +17,8 @@ from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
 from app.tools.transcript import Transcript
-from app.turn.intake.intake import default_model_of
+from app.turn.intake.intake import agent_of, default_model_of
 from app.util import environment
-from app.workspace.agents import default_agent
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
@@ -94,13 +92,14 @@ class Commands:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
         ProviderModelNotFoundError for an unknown model."""
         command = _find(await all_commands(instance), wanted.command)
-        agent = _agent(instance, command, wanted)
+        agent = agent_of(instance, command.agent or wanted.agent)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
             instance.models.find(model)
         text, attached = await self._content(instance, command, wanted.arguments)
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant or command.variant, parts=[])
-        if _is_subtask(command, agent):
+        is_subtask = agent.mode == "subagent" if command.subtask is None else command.subtask
+        if is_subtask:
             task = SubtaskPartInput(
                 agent=agent.name,
                 description=command.description or "",
@@ -146,11 +145,6 @@ def _find(commands: Sequence[Command], name: str) -> Command:
     return command
 
 
-def _agent(instance: Instance, command: Command, wanted: CommandInput) -> Agent:
-    name = command.agent or wanted.agent
-    return find_agent(instance.agents, name) if name else default_agent(instance.agents, instance.config)
-
-
 def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelRef | None:
     """The command's own model, else its agent's, else the request's."""
     if command.model:
@@ -158,10 +152,6 @@ def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelR
     if command.agent and (agent := instance.agents.get(command.agent)) and agent.model:
         return agent.model
     return parse_model(wanted.model) if wanted.model else None
-
-
-def _is_subtask(command: Command, agent: Agent) -> bool:
-    return command.subtask if command.subtask is not None else agent.mode == "subagent"
 
 
 async def all_commands(instance: Instance) -> list[Command]:

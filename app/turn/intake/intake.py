@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 from app.project.location import Location
 from app.providers.selection import default_model
@@ -14,6 +13,7 @@ from app.record.repositories import message_rows
 from app.record.writer import Lease
 from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.model import Agent
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
@@ -42,17 +42,6 @@ class PreparedPrompt:
     input: PromptInput
     content: str
     message: MessageWithParts | None
-
-
-class StoredPrompt(NamedTuple):
-    """`known`: the client had sent this message before, so it was not stored again. `lease`: acquired in the same commit."""
-
-    known: bool
-    lease: Lease | None = None
-
-
-AcquireLease = Callable[[Connection], Lease | None]
-"""Called in the transaction of a prompt."""
 
 
 class TooManyPrompts(TooMany):
@@ -108,10 +97,6 @@ class Intake:
 
         await self._store.write(session_id, directory, store_or_dequeue)
 
-    async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
-        """Without storing the message: it was removed, or sent again and stored meanwhile. Raises NotQueued."""
-        await self._store.write(session_id, directory, lambda tx: tx.dequeue_prompt(queued_id))
-
     async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
         """Whether the client has sent this message before, and it is stored. Raises Conflict if that one has other content."""
         if message_id is None:
@@ -122,25 +107,26 @@ class Intake:
         self,
         prepared: PreparedPrompt,
         queued_id: str | None,
-        acquire: AcquireLease | None = None,
+        acquire: Callable[[Connection], Lease | None] | None = None,
         *,
-        rules_from_tools: bool = True,
+        nested: bool = False,
         location: Location | None = None,
-    ) -> Callable[[SessionTx], StoredPrompt]:
+    ) -> Callable[[SessionTx], tuple[bool, Lease | None]]:
         """The change that stores the prompt: removes reverted messages, adds the message and its parts, touches the session. Its
-        `tools` map replaces the session's permission rules, if `rules_from_tools`. `location`: of a directory in use.
+        `tools` map replaces the session's permission rules, unless it is `nested`. `location`: of a directory in use.
 
-        The change raises NotFound, Conflict, TooManyPrompts; NotQueued if the prompt does not wait under `queued_id` any more."""
+        The change returns whether the client had sent this message before, so that it is not stored again; and the lease.
+        It raises NotFound, Conflict, TooManyPrompts; NotQueued if the prompt does not wait under `queued_id` any more."""
         prompt, message = prepared.input, prepared.message
-        waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
+        waits, tools = not prompt.no_reply, None if nested else prompt.tools
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 
-        def store(tx: SessionTx) -> StoredPrompt:
+        def store(tx: SessionTx) -> tuple[bool, Lease | None]:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
-                return StoredPrompt(known=True)
+                return True, None
             session, waiting = tx.session_and_waiting_prompts() if waits else (tx.session(), 0)
             if waiting >= self._most_waiting:
                 raise TooManyPrompts(tx.session_id, self._most_waiting)
@@ -154,7 +140,7 @@ class Intake:
             for part in parts:
                 tx.put_part(part)
             tx.update(_prompted(session, message.info, tools, location))
-            return StoredPrompt(known=False, lease=acquired)
+            return False, acquired
 
         return store
 
@@ -168,20 +154,22 @@ def _is_known(connection: Connection, session_id: str, message_id: str | None, c
 
 
 def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, location: Location | None) -> Session:
-    """The session with nothing reverted any more."""
+    """The session with nothing reverted any more, and with the agent and the model of its newest prompt."""
     time = session.time.model_copy(update={"updated": clock.now_ms()})
     session = session.model_copy(update={"revert": None, "time": time})
     if location is not None:
         session.no_undo = location.no_undo
     if isinstance(prompt, UserMessage):
-        _follow(session, prompt)
+        model, variant = prompt.model, prompt.variant or DEFAULT_VARIANT
+        session.agent = prompt.agent
+        session.model = SessionModel(id=model.model_id, provider_id=model.provider_id, variant=variant)
     if tools:
         session.permission = _rules(session, tools)
     return session
 
 
 def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:
-    agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+    agent = agent_of(instance, prompt.agent)
     if prompt.model and not prompt.no_reply:
         instance.models.find(prompt.model)
     model = prompt.model or agent.model or prompted.last_model or default_model_of(instance)
@@ -195,7 +183,7 @@ def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput)
         tools=prompt.tools or None,
         variant=prompt.variant or (agent.variant if model == agent.model else None),
         format=prompt.format,
-        deadline=deadline_of(prompt),
+        deadline=None if prompt.deadline_seconds is None else clock.now_ms() + int(1000 * prompt.deadline_seconds),
     )
 
 
@@ -206,12 +194,9 @@ def renewed(message: MessageWithParts) -> MessageWithParts:
     return MessageWithParts.model_construct(info=info, parts=parts)
 
 
-def _follow(session: Session, prompt: UserMessage) -> None:
-    """The session gets the agent and the model of its newest prompt."""
-    session.agent = prompt.agent
-    session.model = SessionModel(
-        id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or DEFAULT_VARIANT
-    )
+def agent_of(instance: Instance, name: str | None) -> Agent:
+    """The agent of that name, or the one that answers if nobody named one. Raises BadRequest."""
+    return find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
 
 
 def default_model_of(instance: Instance) -> ModelRef:
@@ -240,10 +225,6 @@ def check_format(prompt: PromptInput) -> None:
         check_schema(prompt.format.schema_)
     except UnusableSchema as error:
         raise BadRequest(str(error), ["format", "schema", *error.path], prompt.format.wire()) from error
-
-
-def deadline_of(prompt: PromptInput) -> int | None:
-    return None if prompt.deadline_seconds is None else clock.now_ms() + int(1000 * prompt.deadline_seconds)
 
 
 def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:

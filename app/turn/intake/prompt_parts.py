@@ -5,7 +5,7 @@ import base64
 import mimetypes
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,6 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 import orjson
 
 from app.permissions.editor_files import EditorFiles
-from app.permissions.questions import QuestionRejected
 from app.permissions.rules import evaluate
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -35,80 +34,19 @@ from app.schema.part import (
     TextPart,
     TextPartInput,
 )
-from app.schema.permission import Answer, QuestionInfo
-from app.schema.project import FileErrors
-from app.schema.session import Todo
 from app.sessions.store import Store
-from app.tools.base import (
-    EditorText,
-    FileFormatter,
-    LanguageQuestion,
-    SubagentRequest,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolPermission,
-    ToolResult,
-)
+from app.tools.base import EditorText, Tool, ToolContext, ToolError, ToolHost
 from app.tools.builtin.find import ListParameters, ListTool
 from app.tools.builtin.read import ReadParameters, ReadTool
 from app.tools.mcp.values import McpFailure
 from app.tools.text_file import FileTimes, Stamp
 from app.tools.truncation import OutputStore
+from app.turn.context.history import synthetic_text
 from app.util import ids
 from app.util.project_files import DirectoryReplaced, path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
-
-
-class UnattendedHost:
-    """The host of a tool that the server runs on input from the user: allows everything, ignores progress."""
-
-    async def require_permission(self, needed: ToolPermission) -> None:
-        return None
-
-    async def approved_directories(self) -> list[Path]:
-        return []
-
-    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        return None
-
-    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        raise QuestionRejected()
-
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        raise ToolError("No subagent can be run here")
-
-    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        raise ToolError("No other tool can be called here")
-
-    async def todos(self) -> list[Todo]:
-        return []
-
-    async def set_todos(self, todos: list[Todo]) -> None:
-        raise ToolError("There is no todo list here")
-
-    async def instructions_near(self, path: Path) -> dict[str, str]:
-        return {}
-
-    async def file_edited(self, path: Path) -> None:
-        return None
-
-    async def editor(self) -> EditorText | None:
-        return None
-
-    async def formatters(self, path: Path) -> list[FileFormatter]:
-        return []
-
-    async def file_read(self, path: Path) -> None:
-        return None
-
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        return None
-
-    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +70,7 @@ class _AttachedFile:
 
     def text(self, text: str) -> TextPart:
         """The model reads this text; people see the file part."""
-        part_id = ids.ascending("part")
-        return TextPart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, text=text, synthetic=True)
+        return synthetic_text(self.message, text)
 
     def called(self, tool: str, arguments: dict[str, Any]) -> TextPart:
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -154,7 +91,7 @@ class _AttachedFile:
         )
 
 
-class _PromptHost(UnattendedHost):
+class _PromptHost(ToolHost):
     """People see the file part of the prompt, not the tool's output."""
 
     def __init__(self, editors: EditorFiles, session_id: str) -> None:
@@ -165,22 +102,14 @@ class _PromptHost(UnattendedHost):
         return partial(self._editors.text, self._session_id) if self._editors.has_editor(self._session_id) else None
 
 
+@dataclass(frozen=True)
 class PromptParts:
-    def __init__(
-        self,
-        store: Store,
-        read: ReadTool,
-        listing: ListTool,
-        times: FileTimes,
-        outputs: OutputStore,
-        editors: EditorFiles,
-    ) -> None:
-        self._store = store
-        self._read = read
-        self._list = listing
-        self._times = times
-        self._outputs = outputs
-        self._editors = editors
+    store: Store
+    read: ReadTool
+    listing: ListTool
+    times: FileTimes
+    outputs: OutputStore
+    editors: EditorFiles
 
     async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
         identity = {"session_id": message.session_id, "message_id": message.id}
@@ -216,7 +145,7 @@ class PromptParts:
             content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
         except McpFailure as failure:
             return [called, self._failed(file, failure)]
-        outputs = self._outputs.within(file.instance.config.tool_output)
+        outputs = self.outputs.within(file.instance.config.tool_output)
         bounded = [await outputs.bound(text, may_delegate=False) for text in content.texts]
         binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
         return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
@@ -225,10 +154,14 @@ class PromptParts:
         embeds = file.input.mime != "text/plain"
         status, data = await asyncio.to_thread(_look, file, path, embeds)
         if stat.S_ISDIR(status.st_mode):
-            return await self._directory(file, path)
+            listed, directory = ListParameters(path=str(path)), file.part(mime="application/x-directory")
+            return await self._call(file, self.listing, {"path": str(path)}, listed, directory)
         if embeds:
             return self._embedded(file, path, status, data)
-        return await self._text(file, path, await self._lines(file, path, url.query))
+        offset, limit = await self._lines(file, path, url.query)
+        read = ReadParameters(file_path=str(path), offset=offset, limit=limit)
+        shown = {"filePath": str(path), "offset": offset, "limit": limit}
+        return await self._call(file, self.read, shown, read, file.part())
 
     async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
         """The query's lines; if they are one line on which a symbol of the file begins, all lines of the symbol."""
@@ -241,39 +174,29 @@ class PromptParts:
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
 
-    async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
-        called = file.called("list", {"path": str(path)})
-        result = await self._run(file, self._list, ListParameters(path=str(path)))
-        if isinstance(result, TextPart):
-            return [called, result]
-        return [called, file.text(result.output), file.part(mime="application/x-directory")]
-
-    async def _text(self, file: _AttachedFile, path: Path, lines: tuple[int | None, int | None]) -> list[Part]:
-        offset, limit = lines
-        called = file.called("read", {"filePath": str(path), "offset": offset, "limit": limit})
-        result = await self._run(file, self._read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
-        if isinstance(result, TextPart):
-            return [called, result]
-        files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
+    async def _call(
+        self, file: _AttachedFile, tool: Tool[Any], shown: dict[str, Any], arguments: Any, whole: FilePart
+    ) -> list[Part]:
+        """The call, its result and the files that it attaches, else the `whole` file. A failure is text for the model; the prompt
+        goes on without the file."""
+        called = file.called(tool.id, shown)
+        try:
+            result = await tool.execute(arguments, file.context(self.editors))
+        except (ToolError, OSError) as error:
+            return [called, self._failed(file, error)]
+        files = [file.extra(attachment) for attachment in result.attachments] or [whole]
         return [called, file.text(result.output), *files]
 
     def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        self._times.record(file.message.session_id, path, Stamp.of(status))
+        self.times.record(file.message.session_id, path, Stamp.of(status))
         url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
-
-    async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
-        """The result, or the failure as text for the model; the prompt goes on without the file."""
-        try:
-            return await tool.execute(arguments, file.context(self._editors))
-        except (ToolError, OSError) as error:
-            return self._failed(file, error)
 
     def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
         session_id = file.message.session_id
         event = EventSessionError(properties=ErrorOfSession(session_id=session_id, error=unknown(str(error))))
-        self._store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
+        self.store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
         return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
 
 
@@ -372,5 +295,6 @@ def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> 
     caller = instance.agents[message.agent]
     refused = evaluate("task", part.name, caller.permission).action == "deny"
     hint = " The user named it, so you may use it although your rules say otherwise." if refused else ""
-    text = f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
-    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)
+    return synthetic_text(
+        message, f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
+    )

@@ -14,7 +14,7 @@ from typing import Any
 from app.record.engine import StorageError
 from app.record.repositories import work_rows
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
-from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
+from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
 from app.sessions.live import LiveSession, LiveSessions, WorkKind
 from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import NotQueued, SessionTx
@@ -47,11 +47,6 @@ class Waiting:
     directory: HeldDirectory | None = None
     started: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def refuse(self, error: ServiceError) -> None:
-        if not self.started.done():
-            self.started.set_exception(error)
-            self.started.exception()  # nobody may wait for it
-
 
 class PromptQueue:
     def __init__(
@@ -67,8 +62,7 @@ class PromptQueue:
         self._most = most
         self._waiting: dict[str, Waiting] = {}
         """By the id of the prompt's row."""
-        self._watching = TaskSet()
-        self._working = TaskSet()
+        self._tasks = TaskSet()
         self._seen: set[tuple[str, int]] = set()
         """The prompts that waited at the last look."""
 
@@ -111,13 +105,17 @@ class PromptQueue:
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of the prompts' turns."""
         await self._store.session_json(session_id)
-        return [_queued(row) for row in await self._rows(session_id) if _read(row) is not None]
+        prompts = [(row, prepared.input) for row in await self._rows(session_id) if (prepared := _read(row))]
+        return [
+            QueuedPrompt(id=row.id, session_id=session_id, time=QueuedTime(created=row.created), prompt=prompt)
+            for row, prompt in prompts
+        ]
 
     async def remove(self, session_id: str, queued_id: str) -> None:
-        """Raises NotFound, also for a prompt whose turn has started."""
+        """Raises NotFound, also for a prompt whose turn has started (NotQueued)."""
         session = await self._store.session(session_id)
-        await self._intake.dequeue(session_id, session.directory, queued_id)
-        self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
+        await self._store.write(session_id, session.directory, lambda tx: tx.dequeue_prompt(queued_id))
+        self._resolve(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
 
     async def all_answered(self, session_id: str) -> None:
         """Returns when the session is idle, on whatever server, and its queue empty. Raises NotFound."""
@@ -153,7 +151,7 @@ class PromptQueue:
         """From now on, until `close`: resumes queues that other servers of the database leave. A prompt that waits at two looks
         counts as left, because between two turns its own server begins it at once."""
         what = "looking for queued prompts"
-        self._watching.start(every(LOOK_SECONDS, self._look, what), what)
+        self._tasks.start(every(LOOK_SECONDS, self._look, what), what)
 
     async def _look(self) -> None:
         waiting = set(await self._store.query(work_rows.waiting_queues))
@@ -163,16 +161,15 @@ class PromptQueue:
 
     async def close(self) -> None:
         """Prompts that wait stay in the queue, for the next start or another server."""
-        await self._watching.cancel()
-        await self._working.cancel()
+        await self._tasks.cancel()
         for queued_id in list(self._waiting):
-            self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
+            self._resolve(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
 
     def _work_on(self, session_id: str) -> None:
         live = self._live.get(session_id)
         live.has_queue = True
         if live.queue_worker is None:
-            live.queue_worker = self._working.start(self._work(live), f"queue {session_id}")
+            live.queue_worker = self._tasks.start(self._work(live), f"queue {session_id}")
 
     async def _work(self, live: LiveSession) -> None:
         failures, pause = FailureLog(log, f"beginning the queued prompts of {live.id}"), RETRY_SECONDS
@@ -207,26 +204,24 @@ class PromptQueue:
     async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
         """The prompt has left the queue, for a turn on another server or because it was removed. A message that the client has
         named is found, as when it is sent again."""
-        left = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
-        if row["message_id"] is None:
-            return self._refuse(queued_id, left)
+        outcome: AcceptedPrompt | ServiceError = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
         try:
-            instance = await self._instances.get(row["directory"], (await self._store.session(row["session_id"])).owner or "")
-            sent_again = PreparedPrompt(PromptInput.model_validate_json(row["input"]), row["input_hash"], None)
-            accepted = await self._prompts.accept_prepared(instance, row["session_id"], sent_again)
-        except NotFound:
-            return self._refuse(queued_id, left)
+            if row["message_id"] is not None:
+                owner = (await self._store.session(row["session_id"])).owner or ""
+                instance = await self._instances.get(row["directory"], owner)
+                sent_again = PreparedPrompt(PromptInput.model_validate_json(row["input"]), row["input_hash"], None)
+                outcome = await self._prompts.accept_prepared(instance, row["session_id"], sent_again)
         except SessionBusy:
             raise
         except ServiceError as error:
-            return self._refuse(queued_id, error)
-        return self._begun(queued_id, accepted)
+            outcome = outcome if isinstance(error, NotFound) else error
+        self._resolve(queued_id, outcome)
 
     async def _begin(self, row: Any) -> None:
         prepared = _read(row)
         if prepared is None:
-            await self._intake.dequeue(row.session_id, row.directory, row.id)
-            self._refuse(row.id, NoAnswer(f"What is stored of the queued prompt {row.id} is damaged"))
+            await self._store.write(row.session_id, row.directory, lambda tx: tx.dequeue_prompt(row.id))
+            self._resolve(row.id, NoAnswer(f"What is stored of the queued prompt {row.id} is damaged"))
             return
         try:
             owner = (await self._store.session(row.session_id)).owner or ""
@@ -240,12 +235,7 @@ class PromptQueue:
         except ServiceError as error:
             await self._answer_with_error(row, prepared, error)
         else:
-            self._begun(row.id, accepted)
-
-    def _begun(self, queued_id: str, accepted: AcceptedPrompt) -> None:
-        waiting = self._waiting.pop(queued_id, None)
-        if waiting is not None and not waiting.started.done():
-            waiting.started.set_result(accepted)
+            self._resolve(row.id, accepted)
 
     def _require_same_directory(self, queued_id: str, instance: Instance) -> None:
         waiting = self._waiting.get(queued_id)
@@ -258,18 +248,23 @@ class PromptQueue:
 
         async def store() -> None:
             await self._intake.store_in(row.directory, row.session_id, prepared, row.id)
-            path = MessagePath(cwd=row.directory, root=row.directory)
-            await ends.answer_with(self._store, row.session_id, path, ends.of_turn(row.session_id, error))
+            await ends.answer_with(self._store, row.session_id, row.directory, ends.of_turn(row.session_id, error))
 
         try:
             await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)
         except NotFound as gone:
             log.info("%s is deleted, with its queue: %s", row.session_id, gone.message)
-        self._refuse(row.id, error)
+        self._resolve(row.id, error)
 
-    def _refuse(self, queued_id: str, error: ServiceError) -> None:
-        if (waiting := self._waiting.pop(queued_id, None)) is not None:
-            waiting.refuse(error)
+    def _resolve(self, queued_id: str, outcome: AcceptedPrompt | ServiceError) -> None:
+        waiting = self._waiting.pop(queued_id, None)
+        if waiting is None or waiting.started.done():
+            return
+        if isinstance(outcome, ServiceError):
+            waiting.started.set_exception(outcome)
+            waiting.started.exception()  # nobody may wait for it
+        else:
+            waiting.started.set_result(outcome)
 
 
 def _row(instance: Instance, prepared: PreparedPrompt, message: MessageWithParts) -> Mapping[str, Any]:
@@ -291,11 +286,6 @@ def _same(rows: Sequence[Any], row: Mapping[str, Any]) -> Any:
     if any(one.input_hash != row["input_hash"] for one in by_message):
         raise Conflict(f"Message {row['message_id']} waits in the queue and says something else. Use a new id for a new message.")
     return next((one for one in rows if one.id == row["id"]), next(iter(by_message), None))
-
-
-def _queued(row: Any) -> QueuedPrompt:
-    prompt = PromptInput.model_validate_json(row.input)
-    return QueuedPrompt(id=row.id, session_id=row.session_id, time=QueuedTime(created=row.created), prompt=prompt)
 
 
 def _read(row: Any) -> PreparedPrompt | None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from app.permissions.rules import child_rules
+from app.record.writer import Lease
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
@@ -19,10 +20,11 @@ from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.tools.base import SubagentRequest, ToolError, ToolResult
-from app.turn.intake.intake import Intake, PreparedPrompt, StoredPrompt
-from app.turn.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
+from app.turn.intake.intake import Intake, PreparedPrompt
+from app.turn.runs.turns import NoAnswer, Turns, TurnWork
 from app.turn.tool_calls import ToolRun
 from app.turn.turn_context import TurnServices
+from app.util.tasks import TaskSet
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -40,13 +42,13 @@ class AcceptedPrompt:
 class Prompts:
     """`turns` answers the prompts; a turn that runs a subagent calls back here."""
 
-    def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int = MOST_RUNNING) -> None:
-        self.turns = Turns(services, SubagentSessions(services.store, self).run, live, most_running)
+    def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int) -> None:
+        self.turns = Turns(services, partial(run_subagent, services.store, self), live, most_running)
         self._store = services.store
         self._intake = intake
         self._live = live
         self._leases = live.leases
-        self._background: set[asyncio.Task[bytes]] = set()
+        self._background = TaskSet()
 
     async def accept(
         self,
@@ -54,21 +56,20 @@ class Prompts:
         prompted: PromptedSession,
         prompt: PromptInput,
         *,
-        rules_from_tools: bool = True,
         nested: bool = False,
         content: str | None = None,
     ) -> AcceptedPrompt:
         """Stores a prompt and starts the turn that answers it, or joins the running one: no other request comes in between. Waits
         for requests that change the session's messages. Errors of the prompt are raised before anything is stored.
 
-        `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
+        `nested`: a turn waits for the answer; the prompt's `tools` map does not replace the session's permission rules.
         `content`: as for `Intake.prepare`. Raises SessionBusy for a prompt that must not join a turn.
         """
         session_id = prompted.session.id
         prepared = await self._intake.prepare(instance, prompted, prompt, content)
         if prompt.when_busy == "interrupt":
             await self._interrupt(session_id, prepared)
-        return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
+        return await self.accept_prepared(instance, session_id, prepared, nested=nested)
 
     async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
         """Does not abort the turn of this very prompt, which its client may have sent twice: under the lock the prompt is stored,
@@ -85,7 +86,6 @@ class Prompts:
         session_id: str,
         prepared: PreparedPrompt,
         *,
-        rules_from_tools: bool = True,
         nested: bool = False,
         queued_id: str | None = None,
     ) -> AcceptedPrompt:
@@ -94,7 +94,7 @@ class Prompts:
         live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
         run: TurnWork | None = None
 
-        def start(storing: asyncio.Future[StoredPrompt]) -> None:
+        def start(storing: asyncio.Future[tuple[bool, Lease | None]]) -> None:
             """Runs in the moment of the commit: nothing comes in between, and the caller's cancellation does not prevent it."""
             nonlocal run
             if storing.exception() is not None:
@@ -106,11 +106,12 @@ class Prompts:
                 run = self.turns.start(session_id, instance, nested=nested, lease=lease)
 
         async with live.messages:
-            if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
-                await self._require_idle(live)
-            storing = self._post(instance, live, prepared, queued_id, rules_from_tools)
+            needs_idle = prepared.message is not None and prompt.when_busy in ("reject", "queue")
+            if needs_idle and (live.is_unfinished or await self._leases.is_held_elsewhere(session_id)):
+                raise SessionBusy(session_id)
+            storing = self._post(instance, live, prepared, queued_id, nested)
             storing.add_done_callback(start)
-            known = (await asyncio.shield(storing)).known
+            known, _ = await asyncio.shield(storing)
             message = prepared.message
             if message is None or known:
                 assert prompt.message_id is not None
@@ -121,18 +122,14 @@ class Prompts:
         return AcceptedPrompt(message, known, run)
 
     def _post(
-        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, rules_from_tools: bool
-    ) -> asyncio.Future[StoredPrompt]:
+        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, nested: bool
+    ) -> asyncio.Future[tuple[bool, Lease | None]]:
         """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
         location, acquire = instance.location, None
         if not prepared.input.no_reply and not live.is_unfinished:
             acquire = partial(self._leases.acquire_free, session_id=live.id, busy_in=location.directory)
-        change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
+        change = self._intake.change(prepared, queued_id, acquire, nested=nested, location=location)
         return self._store.post(live.id, location.directory, change)
-
-    async def _require_idle(self, live: LiveSession) -> None:
-        if live.is_unfinished or await self._leases.is_held_elsewhere(live.id):
-            raise SessionBusy(live.id)
 
     async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
         """Of a prompt that was sent before: another server's run may be writing its answer."""
@@ -155,7 +152,7 @@ class Prompts:
     async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
         """Accepts the prompt of a turn that waits for the answer, and answers. Cancelled, aborts the session's turn."""
         prompted = await self._store.session_to_prompt(session_id)
-        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, rules_from_tools=False, nested=True))
+        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, nested=True))
         try:
             return await self.answer(session_id, await asyncio.shield(accepting))
         except asyncio.CancelledError:
@@ -170,64 +167,55 @@ class Prompts:
 
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
         """Answers in the background; an error is stored with the answer."""
-        task = asyncio.create_task(self.answer(session_id, accepted))
-        self._background.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[bytes]) -> None:
-        self._background.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, NotFound):
-            log.info("a prompt got no answer: %s", error)
-        elif error is not None:
-            log.error("a prompt got no answer: %s", error)
+        self._background.start(self.answer(session_id, accepted), f"answer {session_id}").add_done_callback(_log_failure)
 
 
-class SubagentSessions:
-    def __init__(self, store: Store, prompts: Prompts) -> None:
-        self._store = store
-        self._prompts = prompts
+def _log_failure(answering: asyncio.Task[bytes]) -> None:
+    error = None if answering.cancelled() else answering.exception()
+    if error is not None:
+        log.log(logging.INFO if isinstance(error, NotFound) else logging.ERROR, "a prompt got no answer: %s", error)
 
-    async def run(self, call: ToolRun, request: SubagentRequest) -> ToolResult:
-        agent = call.instance.agents.get(request.agent)
-        if agent is None:
-            raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
-        session = await self._session(call, agent, request)
-        model = agent.model or _model_of(call)
-        progress = _Progress(call, request.description, session.id, model)
-        progress.show()
-        with self._store.watching(session.id, progress.on_part):
-            answer = await self._prompt(call.instance, session.id, agent, model, request.prompt)
-        return _result(request, answer, progress.metadata())
 
-    async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
-        off = _switched_off(agent, instance)
-        prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
-        return MessageWithParts.model_validate_json(await self._prompts.answer_nested(instance, session_id, prompt))
+async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: SubagentRequest) -> ToolResult:
+    agent = call.instance.agents.get(request.agent)
+    if agent is None:
+        raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
+    off, caller = _switched_off(agent, call.instance), call.writer.message
+    if request.session_id:
+        session = await _resumed(store, call, request.session_id)
+    else:
+        session = await _child(store, call, agent, off, request)
+    model = agent.model or ModelRef(provider_id=caller.provider_id, model_id=caller.model_id)
+    prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=request.prompt)])
+    progress = _Progress(call, request.description, session.id, model)
+    progress.show()
+    with store.watching(session.id, progress.on_part):
+        answer = await prompts.answer_nested(call.instance, session.id, prompt)
+    return _result(request, MessageWithParts.model_validate_json(answer), progress.metadata())
 
-    async def _session(self, call: ToolRun, agent: Agent, request: SubagentRequest) -> Session:
-        if request.session_id:
-            return await self._resumed(call, request.session_id)
-        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, call.instance)]
-        title = f"{request.description} (@{agent.name} subagent)"
-        session = new_session(call.instance.location, title, call.session.id)
 
-        def create(tx: SessionTx) -> Session:
-            above = tx.of(call.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
-            parent = [*call.agent.permission, *(above.permission or [])]
-            rules = child_rules(parent, agent.permission, own)
-            child = session.model_copy(update={"permission": rules, "owner": above.owner, "agent": agent.name})
-            tx.create(child)
-            return child
+async def _child(store: Store, call: ToolRun, agent: Agent, off: dict[str, bool], request: SubagentRequest) -> Session:
+    own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in off]
+    title = f"{request.description} (@{agent.name} subagent)"
+    session = new_session(call.instance.location, title, call.session.id)
 
-        return await self._store.write(session.id, call.instance.location.directory, create)
+    def create(tx: SessionTx) -> Session:
+        above = tx.of(call.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
+        parent = [*call.agent.permission, *(above.permission or [])]
+        rules = child_rules(parent, agent.permission, own)
+        child = session.model_copy(update={"permission": rules, "owner": above.owner, "agent": agent.name})
+        tx.create(child)
+        return child
 
-    async def _resumed(self, call: ToolRun, session_id: str) -> Session:
-        """A session may resume only a child that it has started itself: another's could have more rights."""
-        session = await self._store.session(session_id)
-        if session.parent_id != call.session.id:
-            raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
-        return session
+    return await store.write(session.id, call.instance.location.directory, create)
+
+
+async def _resumed(store: Store, call: ToolRun, session_id: str) -> Session:
+    """A session may resume only a child that it has started itself: another's could have more rights."""
+    session = await store.session(session_id)
+    if session.parent_id != call.session.id:
+        raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
+    return session
 
 
 class _Progress:
@@ -261,9 +249,9 @@ class _Progress:
 
 def _bring_forward(live: LiveSession, message: MessageWithParts) -> None:
     """The running turn ends by this prompt's deadline too."""
-    running = live.works[0] if live.works else None
-    if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
-        running.tighten(message.info.deadline)
+    running, prompt = live.works[0] if live.works else None, message.info
+    if isinstance(running, TurnWork) and running.deadline and isinstance(prompt, UserMessage) and prompt.deadline is not None:
+        running.deadline.tighten(prompt.deadline)
 
 
 def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
@@ -272,11 +260,6 @@ def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
     may_delegate = any(rule.permission == "task" for rule in agent.permission)
     tools = ["todowrite", "todoread", *([] if may_delegate else ["task"]), *instance.config.experimental.primary_tools]
     return dict.fromkeys(tools, False)
-
-
-def _model_of(call: ToolRun) -> ModelRef:
-    message = call.writer.message
-    return ModelRef(provider_id=message.provider_id, model_id=message.model_id)
 
 
 def _result(request: SubagentRequest, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:

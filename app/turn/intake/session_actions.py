@@ -1,11 +1,13 @@
-"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts, deletion. Each waits or is refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from app.project.location import Location
 from app.project.registry import Projects
 from app.record.repositories import message_rows
 from app.schema.errors import Conflict
@@ -24,14 +26,15 @@ from app.schema.part import ModelRef, ToolPart
 from app.schema.session import Busy, RevertInput, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.revert import Reverts
-from app.sessions.rows import model_of_session
+from app.sessions.service import SessionService
 from app.sessions.store import Store
-from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
+from app.sessions.summary import SessionTasks
+from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
-from app.turn import compaction, decide, hooks
+from app.turn import compaction, hooks
+from app.turn.context.history import synthetic_text
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
-from app.turn.intake.prompt_parts import UnattendedHost
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
@@ -44,50 +47,41 @@ from app.workspace.instance import Instance
 INIT = "init"
 
 
+@dataclass(frozen=True, kw_only=True)
 class SessionActions:
-    def __init__(
-        self,
-        store: Store,
-        prompts: Prompts,
-        intake: Intake,
-        live: LiveSessions,
-        reverts: Reverts,
-        commands: Commands,
-        projects: Projects,
-    ) -> None:
-        self._store = store
-        self._prompts = prompts
-        self._turns = prompts.turns
-        self._intake = intake
-        self._live = live
-        self._leases = live.leases
-        self._reverts = reverts
-        self._commands = commands
-        self._projects = projects
+    store: Store
+    prompts: Prompts
+    intake: Intake
+    live: LiveSessions
+    reverts: Reverts
+    commands: Commands
+    projects: Projects
+    sessions: SessionService
+    tasks: SessionTasks
 
     async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
         """The JSON of the message that answers. A command that is sent again with its message id is not run again, and has the
         first one's answer. Raises Conflict for another command with that id."""
         async with self._expanding(session_id, wanted.message_id):
             accepted = await self._accept_command(instance, session_id, wanted)
-        answer = await self._prompts.answer(session_id, accepted)
+        answer = await self.prompts.answer(session_id, accepted)
         if not accepted.known:
             await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
         return answer
 
     def _expanding(self, session_id: str, message_id: str | None) -> AbstractAsyncContextManager[object]:
         """A command that is sent again while its shell lines run waits for them."""
-        return self._store.lock(f"{session_id} {message_id}") if message_id else nullcontext()
+        return self.store.lock(f"{session_id} {message_id}") if message_id else nullcontext()
 
     async def _accept_command(self, instance: Instance, session_id: str, wanted: CommandInput) -> AcceptedPrompt:
         content = command_hash(wanted)
-        prompted = await self._store.session_to_prompt(session_id)
-        if await self._intake.is_known(session_id, wanted.message_id, content):
+        prompted = await self.store.session_to_prompt(session_id)
+        if await self.intake.is_known(session_id, wanted.message_id, content):
             known = PreparedPrompt(PromptInput(message_id=wanted.message_id, parts=[]), content, None)
-            return await self._prompts.accept_prepared(instance, session_id, known)
-        prompt = await self._commands.prompt(instance, wanted, prompted.last_model)
+            return await self.prompts.accept_prepared(instance, session_id, known)
+        prompt = await self.commands.prompt(instance, wanted, prompted.last_model)
         prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
-        return await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt, content=content)
+        return await self.prompts.accept(instance, await self.store.session_to_prompt(session_id), prompt, content=content)
 
     async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
         """Writes the project's AGENTS.md, by the command of that name."""
@@ -98,66 +92,94 @@ class SessionActions:
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
-        ctx = self._turns.context(instance, self._live.get(session_id))
-        find_agent(instance.agents, wanted.agent)
+        turns, directory = self.prompts.turns, instance.location.directory
+        ctx, agent = turns.context(instance, self.live.get(session_id)), find_agent(instance.agents, wanted.agent)
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
-            await self._store.session_to_prompt(session_id)
-            await self._reverts.clean_up(instance.location, session_id)
-            return await _run_shell(ctx, wanted)
+            await self.reverts.clean_up(instance.location, session_id)
+            last_model = (await self.store.session_to_prompt(session_id)).last_model
+            return await _run_shell(ctx, wanted, agent, last_model)
 
-        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.SHELL, run, announced=True)
+        return await turns.run_exclusively(session_id, directory, WorkKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Summarises the conversation; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything
         is stored. No prompt comes between the request for the summary and its turn."""
-        ctx = self._turns.context(instance, self._live.get(session_id))
+        ctx = self.prompts.turns.context(instance, self.live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-        ctx.model(model)
+        ctx.instance.models.find(model)
         summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
-        async with self._live.get(session_id).exclusive(summary), self._holding_lease(session_id):
-            await self._reverts.clean_up(instance.location, session_id)
-            last = (await self._store.session_to_prompt(session_id)).last_prompt
+        async with self.live.get(session_id).exclusive(summary), self._holding_lease(session_id):
+            await self.reverts.clean_up(instance.location, session_id)
+            last = (await self.store.session_to_prompt(session_id)).last_prompt
             agent = last.agent if last else default_agent(instance.agents, instance.config).name
             await compaction.request(ctx, agent, model, auto=wanted.auto)
-            run = self._turns.start(session_id, instance)
+            run = self.prompts.turns.start(session_id, instance)
         await run.ended.wait()
         run.require_not_fenced()
 
     @asynccontextmanager
     async def _holding_lease(self, session_id: str) -> AsyncIterator[None]:
         """Keeps other servers out until the run that is started takes the lease for itself. Raises SessionBusy."""
-        self._store.hold(await self._leases.acquire(session_id))
+        self.store.hold(await self.live.leases.acquire(session_id))
         try:
             yield
         except BaseException:
-            self._store.release(session_id)
-            self._leases.release(session_id)
+            self.store.release(session_id)
+            self.live.leases.release(session_id)
             raise
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
-        revert = partial(self._reverts.revert, instance.location, instance.snapshots, session_id, wanted)
-        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, revert)
+        revert = partial(self.reverts.revert, instance.location, instance.snapshots, session_id, wanted)
+        return await self.prompts.turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, revert)
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
-        unrevert = partial(self._reverts.unrevert, instance.location, instance.snapshots, session_id)
-        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, unrevert)
+        unrevert = partial(self.reverts.unrevert, instance.location, instance.snapshots, session_id)
+        return await self.prompts.turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, unrevert)
 
     async def commit_revert(self, instance: Instance, session_id: str) -> None:
         """Removes the reverted messages now, not with the next prompt. Raises SessionBusy, Aborted."""
-        clean_up = partial(self._reverts.clean_up, instance.location, session_id)
-        await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, clean_up)
+        clean_up = partial(self.reverts.clean_up, instance.location, session_id)
+        await self.prompts.turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, clean_up)
 
     async def compact(self, instance: Instance, session_id: str) -> None:
         """`summarize` with the model of the session."""
-        model = (await self._store.session_to_prompt(session_id)).last_model or default_model_of(instance)
+        model = (await self.store.session_to_prompt(session_id)).last_model or default_model_of(instance)
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
+    async def delete(self, location: Location, session_id: str) -> None:
+        """Deletes the session and its descendants, also those that are created meanwhile. Raises NotFound."""
+        async with AsyncExitStack() as stopped:
+            held: list[str] = []
+            while new := [found.id for found in await self.store.session_tree(session_id) if found.id not in held]:
+                held.append(new[-1])
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+            await self.sessions.remove(location.directory, session_id)
+            for deleted in held:
+                self.live.get(deleted).discard()
+
+    @asynccontextmanager
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """Aborts the session's works and lets none begin. Parents come before their children, because the turn of a parent that
+        is being aborted waits for those."""
+        live, deletion = self.live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
+        try:
+            await self.live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self.tasks.cancel(session_id)
+                await self.live.leases.acquire(session_id, wait=True)
+                yield
+        finally:
+            self.live.leases.release(session_id)
+            live.end(deletion)
+
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
-        row = await self._store.query(message_rows.input_hash, session_id, message_id) if message_id else None
+        row = await self.store.query(message_rows.input_hash, session_id, message_id) if message_id else None
         if row is not None:
             raise Conflict(
                 f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
@@ -165,17 +187,17 @@ class SessionActions:
 
     async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
         if wanted.command == INIT:
-            await self._projects.initialized(instance.location.project_id)
+            await self.projects.initialized(instance.location.project_id)
         ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
         event = EventCommandExecuted(properties=ran)
-        await self._store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
+        await self.store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
 
 
 MAX_DELAY_MS = 24 * 3600 * 1000
 """A command that the user started runs until it ends or is aborted; but a timer needs some bound."""
 
 
-class _ShellHost(UnattendedHost):
+class _ShellHost(ToolHost):
     """Shows the command's output. Needs no permission, as the user asked for the command. Others' directories stay closed."""
 
     def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
@@ -193,17 +215,16 @@ class _ShellHost(UnattendedHost):
         self._writer.tool_progress(self._part, title, metadata)
 
 
-async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
+async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_model: ModelRef | None) -> MessageWithParts:
     """The answer with the finished call. An abort ends the command, whose output so far is the result.
 
     Raises ProviderModelNotFoundError before anything is stored."""
-    agent = find_agent(ctx.instance.agents, wanted.agent)
-    model = wanted.model or agent.model or await _model(ctx)
-    known = ctx.model(model)
+    model = wanted.model or agent.model or last_model or default_model_of(ctx.instance)
+    known = ctx.instance.models.find(model)
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
-    ctx.set_status(Busy())
-    await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
+    ctx.live.set_status(ctx.directory, Busy())
+    await ctx.write_message(user, [synthetic_text(user, prompt_text("shell-notice"))])
     message = ctx.new_assistant(user, agent.name, model)
     writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
@@ -230,15 +251,13 @@ async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: Par
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:
         result = await ctx.services.toolbox.bash.execute(arguments, context)
+        output, shown = result.output, result.metadata["output"]
     except asyncio.CancelledError:
-        # The client that asked for the command gets its output so far, whoever aborted it.
-        writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
-        return
+        output = shown = host.output  # the client that asked for the command gets its output so far, whoever aborted it
     except ToolError as error:
         writer.tool_failed(part, f"Error: {error}")
         return
-    metadata = {"output": result.metadata["output"], "description": ""}
-    writer.tool_completed(part, ToolResult("", result.output, metadata))
+    writer.tool_completed(part, ToolResult("", output, {"output": shown, "description": ""}))
 
 
 async def _finish_shell(writer: PartWriter, message: AssistantMessage) -> None:
@@ -246,10 +265,3 @@ async def _finish_shell(writer: PartWriter, message: AssistantMessage) -> None:
     writer.finish_open_parts()
     writer.enqueue_message()
     await writer.stored()
-
-
-async def _model(ctx: TurnContext) -> ModelRef:
-    """The conversation's model, else the session's, else the default one."""
-    session, history, _ = await ctx.store.conversation(ctx.session_id)
-    user = decide.last_user(history)
-    return user.model if user else model_of_session(session) or default_model_of(ctx.instance)

@@ -11,19 +11,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from app.permissions.pending_requests import PendingRequests
 from app.record.repositories import message_rows, session_rows, work_rows
-from app.schema.errors import MessageError, ServiceError
-from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
+from app.schema.errors import MessageError, ServiceError, unknown
+from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.sessions.lease import Interruption, Leases
 from app.sessions.live import LiveSessions
 from app.sessions.store import Store
 from app.turn import ends
-from app.turn.ends import TurnFailure, mark_for_resumption, mark_interrupted, to_message_error
+from app.turn.ends import mark_for_resumption, mark_interrupted
 from app.turn.runs.turns import Turns, TurnWork
 from app.util import processes
 from app.util.tasks import TaskSet, every
@@ -68,33 +68,24 @@ class Orphans:
         )
 
 
+@dataclass(eq=False)
 class Recovery:
-    """Runs at the start of this server, and later for servers of the same database that die."""
+    """Runs at the start of this server, and later for servers of the same database that die. `continues`: interrupted turns are
+    resumed; otherwise they end with an error. `prompted_only`: of dead servers' sessions, only those are recovered that this
+    server has a prompt of."""
 
-    def __init__(
-        self,
-        store: Store,
-        leases: Leases,
-        pending: Sequence[PendingRequests[Any, Any]],
-        instances: Instances,
-        turns: Turns,
-        live: LiveSessions,
-        unrevert: Callable[[Instance, str], Awaitable[object]],
-        *,
-        continues: bool = True,
-        prompted_only: bool = False,
-    ) -> None:
-        """`continues`: interrupted turns are resumed; otherwise they end with an error. `prompted_only`: of dead servers'
-        sessions, recover only those that this server has a prompt of."""
-        self._store = store
-        self._leases = leases
-        self._pending = pending
-        self._instances = instances
-        self._turns = turns
-        self._live = live
-        self._unrevert = unrevert
-        self._continues = continues
-        self._prompted_only = prompted_only
+    store: Store
+    leases: Leases
+    pending: Sequence[PendingRequests[Any, Any]]
+    instances: Instances
+    turns: Turns
+    live: LiveSessions
+    unrevert: Callable[[Instance, str], Awaitable[object]]
+    _: KW_ONLY
+    continues: bool = True
+    prompted_only: bool = False
+
+    def __post_init__(self) -> None:
         self._taken_over: dict[str, Interruption] = {}
         """Sessions that are not recovered yet."""
         self._abandoned: dict[str, float] = {}
@@ -123,17 +114,17 @@ class Recovery:
     async def _look(self) -> None:
         if await self._recover_dead():
             await self._undo_reverts()
-        if not self._prompted_only:
+        if not self.prompted_only:
             await self._start_abandoned()
 
     async def _recover_dead(self) -> bool:
         """Returns whether a server had died."""
-        dead = self._leases.find_dead(await self._store.query(work_rows.leases))
-        if self._prompted_only:
-            dead = [lease for lease in dead if self._live.get(lease.session_id).is_unfinished]
+        dead = self.leases.find_dead(await self.store.query(work_rows.leases))
+        if self.prompted_only:
+            dead = [lease for lease in dead if self.live.get(lease.session_id).is_unfinished]
         if dead:
             await asyncio.to_thread(processes.end_abandoned)  # a killed server's commands on this machine, before its turns go on
-            self._taken_over |= await self._leases.take_over(dead)
+            self._taken_over |= await self.leases.take_over(dead)
         taken_over = dict(self._taken_over)
         if taken_over:
             await self._recover(taken_over)
@@ -142,32 +133,35 @@ class Recovery:
     async def _start_abandoned(self) -> None:
         """Starts prompts whose server died between storing and running them. Offers open answers that no server goes on with."""
         now = time.monotonic()
-        found = {row.session_id: row for row in await self._store.query(work_rows.abandoned_sessions)}
-        waiting = [session_id for session_id in found if not self._live.get(session_id).is_unfinished]
-        self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
-        for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
-        prompts = [
-            each for each, seconds in for_seconds.items() if seconds >= ABANDONED_AFTER_SECONDS and not found[each].answered
-        ]
-        answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].answered]
+        rows = await self.store.query(work_rows.abandoned_sessions)
+        waiting = [row for row in rows if not self.live.get(row.session_id).is_unfinished]
+        self._abandoned = {row.session_id: self._abandoned.get(row.session_id, now) for row in waiting}
+        prompts: dict[str, str] = {}
+        answers: list[str] = []
+        for row in waiting:
+            seconds = now - self._abandoned[row.session_id]
+            if row.answered and seconds >= LEFT_OPEN_AFTER_SECONDS:
+                answers.append(row.session_id)
+            elif not row.answered and seconds >= ABANDONED_AFTER_SECONDS:
+                prompts[row.session_id] = row.directory
         if prompts:
-            await self._resume({session_id: found[session_id].directory for session_id in prompts})
+            await self._resume(prompts)
         if answers:
-            await self._leases.offer(answers)
+            await self.leases.offer(answers)
 
     # Recovering.
 
     async def _recover(self, sessions: Mapping[str, Interruption] | None) -> None:
         """The sessions whose leases were taken over, or all that no server works on."""
         asked = None if sessions is None else frozenset(sessions)
-        waiting = [request for pending in self._pending for request in await pending.adopt_orphans(asked)]
+        waiting = [request for pending in self.pending for request in await pending.adopt_orphans(asked)]
         calls = {(request.session_id, request.tool.call_id) for request in waiting if request.tool is not None}
         orphans = await self._orphans(sessions)
         going_on = {left.session_id: directory for left in orphans if (directory := await self._close_or_keep(left, calls))}
         resumed = await self._resume(going_on)
         self._drop_requests({request.session_id for request in waiting} - resumed)
         if sessions:  # behind the starts, so that sessions that go on stay busy
-            await self._leases.mark_recovered(sessions, resumed)
+            await self.leases.mark_recovered(sessions, resumed)
             for session_id in sessions:
                 self._taken_over.pop(session_id, None)
         if orphans:
@@ -176,7 +170,7 @@ class Recovery:
     async def _orphans(self, sessions: Mapping[str, Interruption] | None) -> list[Orphans]:
         asked = None if sessions is None else frozenset(sessions)
         found: dict[str, Orphans] = {}
-        for session_id, message_id, role in await self._store.query(work_rows.orphaned_messages, asked):
+        for session_id, message_id, role in await self.store.query(work_rows.orphaned_messages, asked):
             left = found.setdefault(session_id, Orphans(session_id, (sessions or {}).get(session_id)))
             (left.answers if role == "assistant" else left.prompts).append(message_id)
         return list(found.values())
@@ -190,16 +184,17 @@ class Recovery:
             return None
 
     async def _recover_session(self, left: Orphans, calls: Collection[tuple[str, str]]) -> str | None:
-        session = await self._store.session(left.session_id)
-        resumes = self._continues and left.may_resume() and session.parent_id is None
+        session = await self.store.session(left.session_id)
+        resumes = self.continues and left.may_resume() and session.parent_id is None
         directory = None
         for message_id in left.answers:
-            message = await self._store.message(left.session_id, message_id)
+            message = await self.store.message(left.session_id, message_id)
             is_of_turn = resumes and isinstance(message.info, AssistantMessage) and message.info.parent_id in left.prompts
             directory = await self._recover_answer(message, calls, resumes=is_of_turn) or directory
         if directory or not left.prompts:
             return directory
-        if resumes or not await self._answered(left):
+        answers = await self.store.query(message_rows.answers_to, left.session_id, left.prompts[-1])
+        if resumes or not answers:  # an interrupted answer is one: its error says so
             return session.directory
         await self._close_prompts(left.session_id, session.directory)
         return None
@@ -212,17 +207,13 @@ class Recovery:
         tools = [part for part in message.parts if isinstance(part, ToolPart)]
         waiting = {part.id for part in tools if (info.session_id, part.call_id) in calls}
         if not (waiting or resumes):
-            await mark_interrupted(self._store, message, to_message_error(TurnFailure(REASON)))
+            await mark_interrupted(self.store, message, unknown(REASON))
             return None
-        await mark_for_resumption(self._store, message, waiting)
+        await mark_for_resumption(self.store, message, waiting)
         return info.path.cwd
 
-    async def _answered(self, left: Orphans) -> bool:
-        """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
-        return bool(await self._store.query(message_rows.answers_to, left.session_id, left.prompts[-1]))
-
     async def _close_prompts(self, session_id: str, directory: str) -> None:
-        await self._store.write(session_id, directory, lambda tx: tx.close_prompts())
+        await self.store.write(session_id, directory, lambda tx: tx.close_prompts())
 
     # Going on.
 
@@ -242,7 +233,7 @@ class Recovery:
         return {session_id for session_id in directories if opened.get(session_id, self) is not None}
 
     def _go_on(self, session_id: str, instance: Instance) -> None:
-        run = self._turns.start(session_id, instance)
+        run = self.turns.start(session_id, instance)
         self._tasks.start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
 
     async def _go_on_late(self, session_id: str, opening: "asyncio.Task[Instance | None]") -> None:
@@ -261,7 +252,7 @@ class Recovery:
 
     def _drop_requests(self, sessions: Collection[str]) -> None:
         """Withdraws the requests that no call has asked again."""
-        for pending in self._pending:
+        for pending in self.pending:
             pending.withdraw_orphans(sessions)
 
     async def _undo_reverts(self) -> None:
@@ -271,9 +262,9 @@ class Recovery:
             undoing.result()
 
     async def _undo_each_revert(self) -> None:
-        for session_id, directory in await self._store.query(session_rows.unfinished_reverts):
+        for session_id, directory in await self.store.query(session_rows.unfinished_reverts):
             try:
-                await self._unrevert(await self._instance(session_id, directory), session_id)
+                await self.unrevert(await self._instance(session_id, directory), session_id)
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
             except ServiceError as error:
                 log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
@@ -281,7 +272,7 @@ class Recovery:
                 log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
 
     async def _instance(self, session_id: str, directory: str) -> Instance:
-        return await self._instances.get(directory, (await self._store.session(session_id)).owner or "")
+        return await self.instances.get(directory, (await self.store.session(session_id)).owner or "")
 
     async def _open(self, session_id: str, directory: str) -> Instance | None:
         """The instance for the session's turn. None if its directory cannot be used, which is then the answer."""
@@ -295,7 +286,7 @@ class Recovery:
 
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
         try:
-            await ends.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
+            await ends.answer_with(self.store, session_id, directory, error)
             await self._close_prompts(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)

@@ -5,14 +5,13 @@ A tree in which a session runs, is shared or pinned is kept. Each deletion is an
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from app.project.location import Location
 from app.project.snapshot.maintenance import collect_repositories
 from app.record.engine import Connection, Database
 from app.record.repositories import session_rows, work_rows
@@ -21,7 +20,6 @@ from app.schema.session import PruneReport, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.service import SessionService
 from app.sessions.store import Store
-from app.sessions.summary import SessionTasks
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -45,31 +43,24 @@ class PruneRule:
     def allows(self, tree: Sequence[Session]) -> bool:
         """`tree`: children before their parents."""
         is_wanted = is_archived(tree[-1]) or not self.archived_only
-        return is_wanted and is_expired(tree, self.cutoff) and kept_as(tree) is None
+        return is_wanted and kept_as(tree) is None and all(session.time.updated < self.cutoff for session in tree)
 
 
+@dataclass
 class Retention:
-    def __init__(
-        self,
-        database: Database,
-        store: Store,
-        sessions: SessionService,
-        live: LiveSessions,
-        data_dir: Path,
-    ) -> None:
-        self._database = database
-        self._store = store
-        self._sessions = sessions
-        self._live = live
-        self._data_dir = data_dir
-        self.on_deleted: Callable[[Session], None] = lambda _: None
-        """Called with each session that was deleted, after the commit."""
+    database: Database
+    store: Store
+    sessions: SessionService
+    live: LiveSessions
+    data_dir: Path
+    on_deleted: Callable[[Session], None] = lambda _: None
+    """Called with each session that was deleted, after the commit."""
 
     async def prune(self, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
         """Runs on one server of a database at a time. A tree that changes meanwhile, or in which work begins, is kept."""
         report, projects = PruneReport(), set[str]()
-        async with self._database.locks.lock("prune sessions"):
-            ages = await self._database.read(session_rows.session_ages)
+        async with self.database.locks.lock("prune sessions"):
+            ages = await self.database.read(session_rows.session_ages)
             for session_ids in expired_trees(ages, rule.cutoff):
                 tree = await self._read(session_ids)
                 if not tree or (rule.archived_only and not is_archived(tree[-1])):
@@ -77,23 +68,23 @@ class Retention:
                 _count(report, await self._prune_tree(tree, rule, dry_run))
                 projects.update(session.project_id for session in tree if not dry_run)
             if not dry_run:
-                await self._database.give_back()
-                await collect_repositories(self._data_dir, projects, self._database.locks)
+                await self.database.give_back()
+                await collect_repositories(self.data_dir, projects, self.database.locks)
         if report.trees and not dry_run:
             log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
         return report
 
     async def _read(self, session_ids: Sequence[str]) -> list[Session]:
         """A tree, children before their parents. Empty if it was deleted meanwhile, or has a damaged session."""
-        found = await self._store.sessions(session_ids)
+        found = await self.store.sessions(session_ids)
         return [found[each] for each in reversed(session_ids)] if all(each in found for each in session_ids) else []
 
     async def _prune_tree(self, tree: Sequence[Session], rule: PruneRule, dry_run: bool) -> KeptAs | int | None:
         """The number of deleted sessions, or the reason to keep the tree."""
         if kept := kept_as(tree):
             return kept
-        held = await self._store.query(work_rows.held_among, [session.id for session in tree])
-        if held or any(self._live.get(session.id).is_held for session in tree):
+        held = await self.store.query(work_rows.held_among, [session.id for session in tree])
+        if held or any(self.live.get(session.id).is_held for session in tree):
             return "running"
         if dry_run:
             return len(tree)
@@ -105,25 +96,19 @@ class Retention:
             return None
 
     async def _delete(self, tree: Sequence[Session], rule: PruneRule) -> int | None:
-        """None if the tree may not be deleted any more."""
+        """None if the tree may not be deleted any more. Raises SessionBusy if work of this server runs on one of its sessions."""
         root, known = tree[-1], frozenset(session.id for session in tree)
         async with AsyncExitStack() as holds:
             for session in reversed(tree):
-                await holds.enter_async_context(self._alone(session))
+                live = self.live.get(session.id)
+                if live.is_held:
+                    raise SessionBusy(session.id)
+                await holds.enter_async_context(live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)))
             check = partial(self._require_unused, cutoff=rule.cutoff, known=known)
-            gone = await self._sessions.remove(root.directory, root.id, rule.allows, check)
+            gone = await self.sessions.remove(root.directory, root.id, rule.allows, check)
         for session in gone:
             self.on_deleted(session)
         return len(gone) or None
-
-    @asynccontextmanager
-    async def _alone(self, session: Session) -> AsyncIterator[None]:
-        """No work of this server runs on the session, or begins. Raises SessionBusy."""
-        live = self._live.get(session.id)
-        if live.is_held:
-            raise SessionBusy(session.id)
-        async with live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)):
-            yield
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
         """In the transaction that deletes them: no other server uses them. Raises SessionBusy, and NotFound if one is gone."""
@@ -133,7 +118,7 @@ class Retention:
         if any(row.updated >= cutoff for row in rows) or not known.issuperset(session_rows.children_of(connection, known)):
             raise SessionBusy(rows[0].id)
         for row in rows:
-            self._live.leases.require_free(connection, row.id)
+            self.live.leases.require_free(connection, row.id)
 
 
 def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
@@ -180,44 +165,5 @@ def kept_as(tree: Iterable[Session]) -> KeptAs | None:
     return None
 
 
-def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
-    return all(session.time.updated < cutoff for session in tree)
-
-
 def is_archived(root: Session) -> bool:
     return root.time.archived is not None
-
-
-class Deletion:
-    def __init__(self, sessions: SessionService, live: LiveSessions, tasks: SessionTasks) -> None:
-        self._sessions = sessions
-        self._live = live
-        self._tasks = tasks
-
-    async def delete(self, location: Location, session_id: str) -> None:
-        """Deletes the session and its descendants, also those that are created meanwhile. Raises NotFound."""
-        async with AsyncExitStack() as stopped:
-            held: list[str] = []
-            while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
-                held.append(new[-1])
-                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
-            await self._sessions.remove(location.directory, session_id)
-            for deleted in held:
-                self._live.get(deleted).discard()
-
-    @asynccontextmanager
-    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
-        """Aborts the session's works and lets none begin. Parents come before their children, because the turn of a parent that
-        is being aborted waits for those."""
-        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
-        live.begin(deletion)
-        try:
-            await self._live.abort(session_id)
-            async with live.messages:
-                await live.first(deletion)
-                await self._tasks.cancel(session_id)
-                await self._live.leases.acquire(session_id, wait=True)
-                yield
-        finally:
-            self._live.leases.release(session_id)
-            live.end(deletion)

@@ -15,12 +15,11 @@ from app.events.telemetry.observer import TurnEnd, TurnRecord
 from app.record.engine import StorageError
 from app.record.repositories import message_rows, session_rows
 from app.record.writer import Lease, StaleLease
-from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
-from app.schema.message import MessagePath
+from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy, unknown
 from app.schema.session import Busy
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.turn import ends
-from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
+from app.turn.ends import Deadline, aborted
 from app.turn.turn import Turn
 from app.turn.turn_context import RunSubagent, TurnContext, TurnServices
 from app.util.tasks import FailureLog
@@ -29,8 +28,6 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MOST_RUNNING = 100
 
 
 class NoAnswer(ServiceError):
@@ -54,6 +51,7 @@ class TurnWork(SessionWork):
     has_waited: bool = False
     """Whether the work has waited for another server's run of the session."""
     is_finished: bool = False
+    """Whether the last turn has ended by itself, and no prompt has come that it has not seen."""
     deadline: Deadline | None = None
     answer: bytes | None = None
 
@@ -61,11 +59,6 @@ class TurnWork(SessionWork):
         self.joined.set()
         if instance.location.directory == self.directory:
             self.instance = instance
-
-    def tighten(self, deadline: int | None) -> None:
-        """Adds the deadline of another prompt, in epoch milliseconds."""
-        if self.deadline is not None and deadline is not None:
-            self.deadline.tighten(deadline)
 
     def require_not_fenced(self) -> None:
         """Raises NoAnswer if the turn was stopped before its end."""
@@ -82,7 +75,7 @@ class Turns:
         services: TurnServices,
         run_subagent: RunSubagent,
         sessions: LiveSessions,
-        most_running: int = MOST_RUNNING,
+        most_running: int,
     ) -> None:
         self._services = services
         self._store = services.store
@@ -154,7 +147,7 @@ class Turns:
         except StaleLease:
             raise
         except StorageError:
-            if await ends.has_open_answer(self._store, live.id):
+            if any(map(ends.is_open, await self._store.live_messages(live.id))):
                 self._unstored_ends.store_later(live, directory)
             raise
 
@@ -187,18 +180,18 @@ class Turns:
     async def _answer(self, live: LiveSession, work: TurnWork) -> None:
         await self._acquire_lease(live, work)
         await self._unstored_ends.store(live)
-        if work.has_waited and not await self._has_open_prompt(live.id):
-            work.is_discarded = True  # the other server has answered
-            return
+        if work.has_waited:
+            found = await self._store.query(session_rows.session_and_waiting_prompts, live.id)
+            if found is None or not found.waiting:  # the other server has answered, and closed the prompts at the end of its turn
+                work.is_discarded = True
+                return
         if not work.is_nested and self._slots.locked():
             await live.set_status(work.directory, Busy())
         async with nullcontext() if work.is_nested else self._slots:
-            await self._run_turns(live, work)
-
-    async def _has_open_prompt(self, session_id: str) -> bool:
-        """The prompt's turn closes it at its end: it may have an answer that was interrupted."""
-        found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
-        return found is not None and found.waiting > 0
+            while not work.is_finished:
+                with work.instance.resources.in_use():
+                    await self._run_turn(live, work)
+                work.is_finished = not work.joined.is_set()
 
     async def _acquire_lease(self, live: LiveSession, work: TurnWork) -> None:
         if work.lease is not None and self._leases.held(live.id) is work.lease:
@@ -210,15 +203,6 @@ class Turns:
             work.has_waited = True
             lease = await self._leases.acquire(live.id, work.directory, wait=True)
         self._store.hold(lease)
-
-    async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
-        """Runs turns one after another, while prompts come that the last one has not seen."""
-        while True:
-            with work.instance.resources.in_use():
-                await self._run_turn(live, work)
-            if not work.joined.is_set():
-                break
-        work.is_finished = True
 
     async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
         record = TurnRecord(live.id)
@@ -239,8 +223,6 @@ class Turns:
             except Exception:
                 record.end = TurnEnd.FAILED
                 raise
-            finally:
-                work.deadline = None
 
     # Ends.
 
@@ -264,7 +246,7 @@ class Turns:
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
         """For a prompt that no turn has reached; a turn stores its own errors."""
         try:
-            await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
+            await ends.answer_with(self._store, live.id, work.directory, error)
         except NotFound:
             log.info("%s is deleted: its turn has nothing to answer", live.id)
         except StaleLease:
@@ -276,9 +258,13 @@ class Turns:
     async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
         """Announces idle last, when all else of the work is stored, even later; not while a turn waits, whose prompt is open.
         Needs the lease: the prompts of a session that another server runs are not closed."""
-        ends = announced and work.has_begun and not (work.is_discarded or work.is_fenced) and _is_last(live, work)
+        waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
+        is_over = work.has_begun and not (waits or work.is_discarded or work.is_fenced or live.unstored_end is not None)
         try:
-            idle = self._set_idle(live, work) if ends else None
+            joins, tried = (work.is_finished, work.tried) if isinstance(work, TurnWork) else (False, None)
+            idle = None
+            if announced and is_over:
+                idle = live.set_idle(work.directory, releases_lease=True, joins=joins, tried=tried)
             if work.has_begun:
                 self._store.release(live.id)
                 self._leases.release(live.id, idle)
@@ -295,11 +281,6 @@ class Turns:
             if work.is_discarded or work.is_fenced:  # even if it was set while its end was stored
                 live.forget_status()
 
-    def _set_idle(self, live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
-        if isinstance(work, TurnWork):
-            return live.set_idle(work.directory, releases_lease=True, joins=work.is_finished, tried=work.tried)
-        return live.set_idle(work.directory, releases_lease=True)
-
     def _go_on(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
         """Starts a turn for the prompt that another server has accepted meanwhile, if there is one. It leaves the prompt to that
         server, which waits for the lease, if this work was aborted during its end, as when this server stops."""
@@ -314,17 +295,10 @@ class Turns:
             self.start(live.id, work.instance).tried = end.waiting
 
 
-def _is_last(live: LiveSession, work: SessionWork) -> bool:
-    """Whether no turn waits behind the work, and nothing is left to be stored later."""
-    waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
-    return not waits and live.unstored_end is None
-
-
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 PROBE_SECONDS = 1.0
 """The time between two looks whether a database that has refused accepts writes again."""
-REASON = "The server could not store this answer. Send a prompt to go on."
 
 
 class UnstoredEnds:
@@ -347,8 +321,7 @@ class UnstoredEnds:
         directory = live.unstored_end
         if directory is None:
             return
-        error = to_message_error(TurnFailure(REASON))
-        await ends.answer_with(self._store, live.id, MessagePath(cwd=directory, root=directory), error)
+        await ends.answer_with(self._store, live.id, directory, unknown(ends.NOT_STORED))
         await live.set_idle(directory)
         live.unstored_end = None
         log.warning("the end of the turn of %s is stored now, which failed before", live.id)

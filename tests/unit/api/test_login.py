@@ -13,7 +13,7 @@ from storage_parts import open_storage
 
 from app.record.tables import EVENT_TOKEN
 from app.users import login as login_module
-from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits, Throttle
+from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits
 from app.users.tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens, TokenNameTaken, TokenStore
 from app.util import clock
 
@@ -89,15 +89,14 @@ async def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore, t
     assert await login.check(visit(), right) == AcceptedLogin("opencode")
 
 
-async def test_an_ipv6_client_is_its_network() -> None:
-    throttle = Throttle(RateLimits())
+async def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
+    login, right, wrong = Login("opencode", "right", tokens), basic("opencode:right"), basic("opencode:wrong")
     for number in range(FAILURES):
-        await throttle.failed(f"2001:db8::{number:x}")
-        await throttle.failed("::ffff:9.9.9.9")
-    waits = {
-        address: await throttle.wait(address) for address in ("2001:db8::ffff", "2001:db8:0:1::1", "9.9.9.9", "::ffff:9.9.9.8")
-    }
-    assert [bool(wait) for wait in waits.values()] == [True, False, True, False]
+        await login.check(visit(address=f"2001:db8::{number:x}"), wrong)
+        await login.check(visit(address="::ffff:9.9.9.9"), wrong)
+    addresses = ("2001:db8::ffff", "2001:db8:0:1::1", "9.9.9.9", "::ffff:9.9.9.8")
+    checked = [await login.check(visit(address=address), right) for address in addresses]
+    assert [isinstance(one, LoginDenied) for one in checked] == [True, False, True, False]
 
 
 async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:

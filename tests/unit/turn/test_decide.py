@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from conversation import assistant, compaction, completed, pending, running, subtask, text, tool, user
 
+from app.schema.errors import unknown
 from app.schema.message import MessageWithParts
 from app.schema.part import ToolPart
 from app.turn.decide import (
@@ -14,13 +15,11 @@ from app.turn.decide import (
     GiveUp,
     Resume,
     RunSubtask,
-    Stop,
     next_action,
 )
-from app.turn.ends import TurnFailure, to_message_error
 from app.turn.tool_calls import is_looping
 
-FAILURE = to_message_error(TurnFailure("no"))
+FAILURE = unknown("no")
 FIRST, LATER, TASKS, TASK, OLD = (
     user(text()),
     user(text()),
@@ -46,14 +45,14 @@ OPEN.info.time.completed = None  # type: ignore[union-attr]
     [
         pytest.param([FIRST], AskModel(FIRST.info, None), id="a new prompt"),
         *(
-            pytest.param([FIRST, assistant(FIRST, finish=end)], Stop(), id=end)
+            pytest.param([FIRST, assistant(FIRST, finish=end)], None, id=end)
             for end in ("stop", "length", "content-filter", "error")
         ),
         pytest.param([FIRST, CALLED], AskModel(FIRST.info, CALLED.info), id="after tool calls"),
         pytest.param([FIRST, UNCLEAR], AskModel(FIRST.info, UNCLEAR.info), id="after an unclear end"),
-        pytest.param([FIRST, assistant(FIRST, finish=None, error=FAILURE)], Stop(), id="a stored error is an answer"),
+        pytest.param([FIRST, assistant(FIRST, finish=None, error=FAILURE)], None, id="a stored error is an answer"),
         pytest.param([FIRST, LATER, ANSWER], AskModel(LATER.info, ANSWER.info), id="a prompt that came meanwhile"),
-        pytest.param([FIRST, LATER, ANSWER, assistant(LATER, text())], Stop(), id="both are answered"),
+        pytest.param([FIRST, LATER, ANSWER, assistant(LATER, text())], None, id="both are answered"),
         pytest.param([FIRST, assistant(FIRST, finish=None)], AskModel(FIRST.info, None), id="an answer without an end"),
         pytest.param([FIRST, OPEN], Resume(OPEN), id="an answer that stands open"),
         pytest.param([TASK], RunSubtask(TASK.info, TASK.parts[0]), id="a subtask comes before the model"),
@@ -62,7 +61,7 @@ OPEN.info.time.completed = None  # type: ignore[union-attr]
         pytest.param([OLD, TASK], RunSubtask(TASK.info, OLD.parts[0]), id="of open tasks the oldest message's"),
         pytest.param([FIRST, ANSWER, MANUAL], Compact(MANUAL.info, False), id="a compaction that was asked for"),
         pytest.param([FIRST, ANSWER, AUTO], Compact(AUTO.info, True), id="a compaction of a full window"),
-        pytest.param([MANUAL, SUMMARY], Stop(), id="a compaction that was asked for ends with its summary"),
+        pytest.param([MANUAL, SUMMARY], None, id="a compaction that was asked for ends with its summary"),
         pytest.param([MANUAL, UNSUMMARISED, LATER], AskModel(LATER.info, None), id="a failed compaction is in nobody's way"),
         pytest.param([MANUAL, LATER], Compact(MANUAL.info, False), id="a prompt that comes before the summary waits for it"),
         pytest.param([MANUAL, LATER, SUMMARY], AskModel(LATER.info, SUMMARY.info), id="and is answered after it"),

@@ -14,12 +14,13 @@ from app.providers.base import AssistantTurn, ModelMessage, ModelRequest, Npm, T
 from app.providers.openai_chat import chat_body
 from app.providers.openai_responses import responses_body
 from app.providers.transform import prepare
+from app.schema.errors import unknown
 from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 from app.schema.part import AgentPart, PatchPart
 from app.turn.context.history import remind, to_model_messages
 from app.turn.context.window import LEFT_OUT, estimate_messages, shortened
-from app.turn.ends import TurnFailure, aborted, to_message_error
+from app.turn.ends import aborted
 
 SECRET = "not for the model"
 FOREIGN = {"anthropic": {"signature": SECRET}, "openai": {"itemId": SECRET, "reasoningEncryptedContent": SECRET}}
@@ -70,7 +71,7 @@ def answers(draw: st.DrawFn) -> MessageWithParts:
     )
     calls = iter(ids if draw(st.booleans()) else [*ids[:1], "other", "third", "fourth", "fifth", "sixth"])
     parts = [part.model_copy(update={"call_id": next(calls, part.id)}) if part.type == "tool" else part for part in parts]
-    error = draw(st.sampled_from([None, None, None, aborted(), to_message_error(TurnFailure("no"))]))
+    error = draw(st.sampled_from([None, None, None, aborted(), unknown("no")]))
     return talk.assistant(
         "msg_0",
         *parts,

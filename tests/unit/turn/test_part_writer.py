@@ -36,7 +36,7 @@ async def test_a_part_that_streams_is_read_as_it_stands_also_where_nobody_listen
     sessions: Sessions, writer: PartWriter, heard: tuple[str, ...], announced: list[str]
 ) -> None:
     sessions.storage.publisher.heard = heard
-    writer.start_text("1", None)
+    writer.start_block("1", TextPart, None)
     append(sessions, writer, "1", "H")
     await sessions.store.barrier()
     append(sessions, writer, "1", "ello")
@@ -46,9 +46,9 @@ async def test_a_part_that_streams_is_read_as_it_stands_also_where_nobody_listen
 
 
 async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_reasoning("r", {"acme": {"signature": ""}})
+    writer.start_block("r", ReasoningPart, {"acme": {"signature": ""}})
     append(sessions, writer, "r", "hm")
-    writer.start_text("t", None)
+    writer.start_block("t", TextPart, None)
     append(sessions, writer, "t", "yes")
     writer.end_block("r", {"acme": {"signature": "s"}})
     writer.end_block("t", None)
@@ -58,11 +58,11 @@ async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> Non
 
 
 async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadata(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("t", None)
+    writer.start_block("t", TextPart, None)
     writer.end_block("t", None)
-    writer.start_reasoning("silent", None)
+    writer.start_block("silent", ReasoningPart, None)
     writer.end_block("silent", None)
-    writer.start_reasoning("sealed", None)
+    writer.start_block("sealed", ReasoningPart, None)
     writer.end_block("sealed", {"acme": {"encrypted": "x"}})
     assert [type(part) for part in await parts(sessions, writer)] == [TextPart, ReasoningPart]
 
@@ -120,7 +120,7 @@ async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_f
     sessions.database.full = True
     writer.enqueue_message()
     await asyncio.sleep(0)
-    writer.start_text("1", None)
+    writer.start_block("1", TextPart, None)
     append(sessions, writer, "1", "Hel")
     with pytest.raises(StorageError):
         await writer.stored()

@@ -8,14 +8,15 @@ from conversation import agent, assistant, file, text, tool, user
 
 from app.providers import base
 from app.providers.base import TextBlock
+from app.schema.errors import unknown
 from app.schema.message import MessageWithParts
 from app.schema.part import AgentPart, PatchPart, SnapshotPart, TextPart
 from app.turn.context.history import SUBTASK_RUN, remind, to_model_messages
-from app.turn.ends import TurnFailure, aborted, to_message_error
+from app.turn.ends import aborted
 from app.workspace.agents import prompt_text
 
 IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_0"}
-FAILURE = to_message_error(TurnFailure("no"))
+FAILURE = unknown("no")
 IMAGE = base.FileBlock("image/png", "data:image/png;base64,AAAA", "a.png")
 
 

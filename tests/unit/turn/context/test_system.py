@@ -11,7 +11,7 @@ from web_page import web_page
 
 from app.project.config.flags import Flags
 from app.project.location import Location
-from app.turn.context.system import InstructionPages, InstructionScope, assemble, blocks, environment, family_prompt, nearby
+from app.turn.context.system import InstructionPages, InstructionScope, assemble, blocks, environment, nearby
 from app.util import clock
 from app.util.project_files import MAX_BYTES, ProjectBounds
 from app.workspace.agents import prompt_text
@@ -46,7 +46,7 @@ def test_the_first_text_is_the_same_every_turn_and_the_second_holds_what_changes
     ],
 )
 def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt: str) -> None:
-    assert family_prompt(model(api_id=api_id)) == prompt
+    assert assemble(agent(), model(api_id=api_id), [], user().info) == (prompt_text(prompt),)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("is_git", "said"), [(True, "yes"), (False, "no")])

@@ -47,7 +47,7 @@ class Running(Turns):
         self.sessions = sessions
         self.leases = Leases(sessions.database, sessions.storage.writer)
         self.sessions_at_work = LiveSessions(sessions.store, self.leases)
-        super().__init__(cast(Any, SimpleNamespace(store=sessions.store)), cast(Any, None), self.sessions_at_work)
+        super().__init__(cast(Any, SimpleNamespace(store=sessions.store)), cast(Any, None), self.sessions_at_work, 100)
         self.made = asyncio.Semaphore(0)
         self.begun: list[WaitingTurn] = []
         self.instance = self.new_instance()
