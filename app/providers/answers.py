@@ -79,19 +79,17 @@ class TurningBlocks:
     def say(self, kind: BlockKind, text: str) -> list[StreamEvent]:
         if not text:
             return []
-        ended = [] if kind == self._kind else self._turn(kind)
+        ended: list[StreamEvent] = []
+        if kind != self._kind:
+            ended = self.end()
+            self._kind = kind
+            self._count += 1
+            self._id = f"{kind}-{self._count}"
         return ended + self._blocks.delta(kind, self._id, text)
 
     def end(self) -> list[StreamEvent]:
         self._kind = None
         return self._blocks.end_all()
-
-    def _turn(self, kind: BlockKind) -> list[StreamEvent]:
-        ended = self.end()
-        self._kind = kind
-        self._count += 1
-        self._id = f"{kind}-{self._count}"
-        return ended
 
 
 MAX_GATHERED_BYTES = 8 * 1024 * 1024
@@ -162,19 +160,17 @@ class ToolInputs:
         """Emits the event once the name is known: some servers send it after the id, some send no id at all, or later."""
         if key not in self._open:
             self._gathered.add(given_id or "")
-            self._open[key] = _ToolInput(None, self._unused(given_id or ids.call_id()), "", [])
+            call_id = given_id or ids.call_id()
+            if call_id in self._ids:  # some servers give several calls the same id, which must identify a call
+                call_id = ids.call_id()
+            self._ids.add(call_id)
+            self._open[key] = _ToolInput(None, call_id, "", [])
         call = self._open[key]
         call.given_id = call.given_id or given_id or None
         if call.tool or not tool:
             return []
         call.tool = tool
         return [ToolInputStart(call.call_id, tool)]
-
-    def _unused(self, call_id: str) -> str:
-        """Replaces an id that is taken: some servers give several calls the same id, which must identify a call."""
-        unused = ids.call_id() if call_id in self._ids else call_id
-        self._ids.add(unused)
-        return unused
 
     def append(self, key: int, fragment: str) -> None:
         self._gathered.add(fragment)
