@@ -10,9 +10,6 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
 from app.record.repositories.webhook_rows import KEEP_DELIVERIES
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
-from app.server import Server
-from app.transfer.webhooks.service import WebhookScope
-from app.users.principal import Principal
 
 routes = router("/webhook", tags=["webhook"])
 of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])
@@ -25,15 +22,11 @@ Limit = Annotated[int, Query(ge=1, le=KEEP_DELIVERIES)]
 @routes.post("", responses=documented(400, 403, 404, 429), dependencies=WRITES)
 async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
     """Only this answer has the secret."""
-    return await app.webhooks.create(who, body, await _scope(app, who, body))
-
-
-async def _scope(app: Server, who: Principal, body: WebhookInput) -> WebhookScope:
     directory = (await location_of(app, who, body.directory)).directory if body.directory else None
     if body.session_id is not None:
         await app.store.session(body.session_id)
         await require_session(app, who, body.session_id)
-    return WebhookScope(directory, body.session_id)
+    return await app.webhooks.create(who, body, directory)
 
 
 @routes.get("", operation_id="webhook.list", dependencies=READS)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered, parse_json
+from app.providers.answers import parse_json
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered
 
 
 class JsonFiles:

@@ -3,7 +3,6 @@
 import asyncio
 import secrets as random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -32,14 +31,6 @@ class TooManyWebhooks(TooMany):
         super().__init__(f"You have {most} webhooks already (OPENSESSION_MAX_WEBHOOKS). Remove one first.")
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookScope:
-    """What a webhook is limited to, checked to be its owner's."""
-
-    directory: str | None
-    session_id: str | None
-
-
 class Webhooks:
     def __init__(
         self,
@@ -48,19 +39,18 @@ class Webhooks:
         owners: WebhookOwners,
         requests: PinnedRequests,
         max_webhooks: int,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called when a webhook was added, changed or removed."""
         self._database = database
         self._secret = secret
         self.owners = owners
         self._requests = requests
         self._max_webhooks = max_webhooks
         self._tested: set[str] = set()
-        self.changed = changed
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a webhook was added, changed or removed."""
 
-    async def create(self, principal: Principal, given: WebhookInput, scope: WebhookScope) -> NewWebhook:
-        """Raises BadRequest, TooManyWebhooks."""
+    async def create(self, principal: Principal, given: WebhookInput, directory: str | None) -> NewWebhook:
+        """`directory`, and the session in `given`, are checked to be the principal's. Raises BadRequest, TooManyWebhooks."""
         _check_patterns(given.events)
         await self._check_url(given.url)
         secret = _checked_secret(given.secret) if given.secret is not None else new_secret()
@@ -70,8 +60,8 @@ class Webhooks:
             "role": await self._role_of(principal.name),
             "url": given.url,
             "events": orjson.dumps(given.events).decode(),
-            "directory": scope.directory,
-            "session_id": scope.session_id,
+            "directory": directory,
+            "session_id": given.session_id,
             "secret": self._encrypted(secret),
             "id_key": random.token_hex(16),
             "created": clock.now_ms(),
