@@ -123,7 +123,7 @@ class MessagesReader:
                 return self._blocks.delta("reasoning", str(index), delta.get("thinking") or "")
             case "signature_delta":
                 self._add_signature(str(index), delta.get("signature") or "")
-            case "input_json_delta" if index in self._calls:
+            case "input_json_delta" if index in self._calls.open:
                 self._whole_inputs.pop(index, None)
                 self._calls.append(index, delta.get("partial_json") or "")
         return []
@@ -134,7 +134,7 @@ class MessagesReader:
 
     def _block_stop(self, payload: Payload) -> list[StreamEvent]:
         index = payload["index"]
-        if index not in self._calls:
+        if index not in self._calls.open:
             return self._blocks.end(str(index), self._facts(str(index)))
         if whole := self._whole_inputs.pop(index, None):
             self._calls.append(index, whole)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import orjson
 
-from app.providers.answers import BlockKind, GatheredText, ToolInputs, TurningBlocks
+from app.providers.answers import BlockKind, GatheredText, ToolInput, ToolInputs, TurningBlocks
 from app.providers.base import (
     AssistantTurn,
     FileBlock,
@@ -45,9 +45,9 @@ class CallKeys:
         """`index` as the server sends it. A new key begins a call."""
         known = self._of_index.setdefault(index, []) if isinstance(index, int) else self._keys
         for key in reversed(known):
-            if call_id and self._calls.given_id(key) == call_id:
+            if call_id and self._calls.open[key].given_id == call_id:
                 return key
-        if known and not self._begins(known[-1], call_id, name, fragment):
+        if known and not _begins(self._calls.open[known[-1]], call_id, name, fragment):
             return known[-1]
         new = len(self._keys)
         self._keys.append(new)
@@ -55,13 +55,14 @@ class CallKeys:
             known.append(new)
         return new
 
-    def _begins(self, newest: int, call_id: str | None, name: str, fragment: str) -> bool:
-        """Whether a piece with a new id, or without one, begins another call than the newest of its index."""
-        if not name or not self._calls.tool(newest):
-            return False
-        if call_id and self._calls.given_id(newest):
-            return True
-        return name != self._calls.tool(newest) or (bool(fragment) and self._calls.is_complete(newest))
+
+def _begins(newest: ToolInput, call_id: str | None, name: str, fragment: str) -> bool:
+    """Whether a piece with a new id, or without one, begins another call than the newest of its index."""
+    if not name or not newest.tool:
+        return False
+    if call_id and newest.given_id:
+        return True
+    return name != newest.tool or (bool(fragment) and newest.is_complete())
 
 
 _TAGS: dict[BlockKind, str] = {"text": "<think>", "reasoning": "</think>"}

@@ -51,7 +51,7 @@ class ResponsesReader:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._blocks.delta("text", str(payload["item_id"]), payload.get("delta") or "")
             case "response.reasoning_summary_part.added":
-                return self._summary_added(payload)
+                return self._start_summary(str(payload["item_id"]), payload.get("summary_index", 0))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._blocks.delta("reasoning", self._block_of(str(payload["item_id"])), payload.get("delta") or "")
             case "response.output_item.added":
@@ -74,9 +74,9 @@ class ResponsesReader:
     def _block_of(self, item_id: str) -> str:
         return self._summary.get(item_id, f"{item_id}:0")
 
-    def _summary_added(self, payload: Payload) -> list[StreamEvent]:
+    def _start_summary(self, item_id: str, index: int) -> list[StreamEvent]:
         """The item has started the first summary; each further one ends its predecessor."""
-        item_id, block_id = str(payload["item_id"]), f"{payload['item_id']}:{payload.get('summary_index', 0)}"
+        block_id = f"{item_id}:{index}"
         before = self._summary.get(item_id)
         self._summary[item_id] = block_id
         ended = self._blocks.end(before, _metadata(item_id)) if before is not None and before != block_id else []
@@ -88,7 +88,7 @@ class ResponsesReader:
                 self._called = True
                 return [ToolInputStart(item["call_id"], item["name"])]
             case "reasoning":
-                return self._summary_added({"item_id": item["id"], "summary_index": 0})
+                return self._start_summary(str(item["id"]), 0)
             case _:
                 return []
 

@@ -188,7 +188,9 @@ def default_options(model: Model, session_id: str, provider_options: Mapping[str
         options["promptCacheKey"] = session_id
     if package in _GOOGLE and model.capabilities.reasoning:
         options["thinkingConfig"] = {"includeThoughts": True, **({"thinkingLevel": "high"} if "gemini-3" in name else {})}
-    return {**options, **_gpt5(model, session_id)}
+    if "gpt-5" in name and "gpt-5-chat" not in name:
+        options |= _gpt5(model, session_id)
+    return options
 
 
 def _storage(model: Model) -> Options:
@@ -199,8 +201,6 @@ def _storage(model: Model) -> Options:
 
 def _gpt5(model: Model, session_id: str) -> Options:
     name, options = model.api.id, dict[str, Any]()
-    if "gpt-5" not in name or "gpt-5-chat" in name:
-        return options
     if "gpt-5-pro" not in name:
         options["reasoningEffort"] = "medium"
     if gpt_version(name) > (5, 0) and "codex" not in name and model.provider_id != "azure":

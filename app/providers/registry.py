@@ -179,7 +179,12 @@ class Providers:
     def provider_for(self, model: Model) -> Connection:
         key = (model.provider_id, adapter_of(model), model.api.url)
         if key not in self._connections:
-            self._connections[key] = self._connect(model)
+            adapter, ask = self._adapter(model)
+            if self._observer.watches_models:
+                ask = partial(observed, ask, self._observer)
+            if self._account:
+                ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
+            self._connections[key] = Connection(ask, adapter.close)
         return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:
@@ -191,14 +196,6 @@ class Providers:
         connections, self._connections = list(self._connections.values()), {}
         for connection in connections:
             await connection.close()
-
-    def _connect(self, model: Model) -> Connection:
-        adapter, ask = self._adapter(model)
-        if self._observer.watches_models:
-            ask = partial(observed, ask, self._observer)
-        if self._account:
-            ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
-        return Connection(ask, adapter.close)
 
     def _adapter(self, model: Model) -> tuple[Provider, Ask]:
         """With a function that sends requests, adapted to what the provider and the model accept."""

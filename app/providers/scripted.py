@@ -200,18 +200,25 @@ _STEPS: dict[str, Callable[..., ScriptedStep]] = {
 
 async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
     """The turn as a stream. Raises ApiFailure for a turn with a Fail."""
-    if failure := next((step for step in turn if isinstance(step, Fail)), None):
-        raise _failure(failure)
+    for step in turn:
+        if isinstance(step, Fail):
+            raise _failure(step)
     yield StreamStart()
-    usage = DEFAULT_USAGE
+    reason: FinishReason | None = None
+    usage, calls = DEFAULT_USAGE, False
     for number, step in enumerate(turn):
-        if isinstance(step, Cut):
-            return
-        if isinstance(step, SetUsage):
-            usage = replace(usage, **step.fields)
+        match step:
+            case Cut():
+                return
+            case Call():
+                calls = True
+            case SetFinish(stated):
+                reason = reason or stated
+            case SetUsage(fields):
+                usage = replace(usage, **fields)
         async for event in _play_step(step, str(number)):
             yield event
-    yield Finish(_reason(turn), usage)
+    yield Finish(reason or ("tool-calls" if calls else "stop"), usage)
 
 
 async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
@@ -245,8 +252,3 @@ def _failure(step: Fail) -> ApiFailure:
     body = step.body if step.body is None or isinstance(step.body, str) else orjson.dumps(step.body).decode()
     retryable = is_retryable(step.status)
     return refused(step.message, status=step.status, retryable=retryable, headers=dict(step.headers or {}), body=body)
-
-
-def _reason(turn: ScriptedTurn) -> FinishReason:
-    stated = next((step.reason for step in turn if isinstance(step, SetFinish)), None)
-    return stated or ("tool-calls" if any(isinstance(step, Call) for step in turn) else "stop")

@@ -123,18 +123,15 @@ class EditorAgent:
         """The editor is gone. A server of its own ends with it: turns there are aborted, and their records finished."""
         for session in self._sessions.values():
             try:
-                await self._leave(session)
+                if not session.is_running:
+                    await self._release_mcp(session)
+                elif self._keeps_turns:
+                    session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
+                else:
+                    await session.cancel()
             except RequestError as error:
                 log.error("%s was not left: %s", session.id, error)
             await session.close()
-
-    async def _leave(self, session: EditorSession) -> None:
-        if not session.is_running:
-            await self._release_mcp(session)
-        elif self._keeps_turns:
-            session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
-        else:
-            await session.cancel()
 
     async def close(self) -> None:
         for feed in self._feeds.values():

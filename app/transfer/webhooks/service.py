@@ -12,7 +12,7 @@ from app.record.repositories import journal_rows, webhook_rows
 from app.schema.errors import BadRequest, Conflict, NotFound, TooMany
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookFailure, WebhookInput, WebhookPatch, WebhookTime
 from app.tools.web import AddressDenied, PinnedRequests
-from app.transfer.webhooks.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.transfer.webhooks.message import WebhookSender, is_secret, message, message_id, new_secret, problem
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
 from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
@@ -103,11 +103,18 @@ class Webhooks:
         row = await self._find(principal, webhook_id)
         if webhook_id in self._tested:
             raise Conflict("A test of this webhook is under way: wait for its answer.")
+        secret = self._decrypted(row)
+        if secret is None:
+            raise Conflict("The secret of this webhook cannot be decrypted: give it another one.")
+        name = message_id(row.id_key, f"test {random.token_hex(8)}")
+        content = message(name, TEST, clock.now_ms(), row.directory, {"webhookID": row.id})
+        sender = WebhookSender(self._requests)
         self._tested.add(webhook_id)
         try:
-            entry = await self._send_test(row)
+            entry = delivery_row(content, await sender.send(row.url, secret, content), attempt=1)
         finally:
             self._tested.discard(webhook_id)
+            await sender.close()
         await self._database.write(lambda connection: _log(connection, webhook_id, entry))
         return _delivery(entry)
 
@@ -116,18 +123,6 @@ class Webhooks:
 
     def worker(self, row: Any, services: WorkerServices) -> WebhookWorker:
         return WebhookWorker(row, self._decrypted(row), WebhookSender(self._requests), services)
-
-    async def _send_test(self, row: Any) -> Mapping[str, Any]:
-        secret = self._decrypted(row)
-        if secret is None:
-            raise Conflict("The secret of this webhook cannot be decrypted: give it another one.")
-        name = message_id(row.id_key, f"test {random.token_hex(8)}")
-        content: WebhookMessage = message(name, TEST, clock.now_ms(), row.directory, {"webhookID": row.id})
-        sender = WebhookSender(self._requests)
-        try:
-            return delivery_row(content, await sender.send(row.url, secret, content), attempt=1)
-        finally:
-            await sender.close()
 
     async def _find(self, principal: Principal, webhook_id: str) -> Any:
         row = await self._database.read(lambda connection: webhook_rows.find(connection, webhook_id))
