@@ -72,7 +72,7 @@ class DrainingServer(Server):
             return
         super().handle_exit(sig, frame)
         _end_by_force_after(self._application.settings.shutdown_seconds + LAST_SECONDS)
-        self._application.refuse_work()
+        self._application.draining.begin()
         self.config.encoded_headers.append((b"connection", b"close"))
         self.server_state.default_headers.append((b"connection", b"close"))
 
@@ -138,13 +138,10 @@ class BoundedRequests(HttpToolsProtocol):
             return
         began_in_head = self._in_head
         super().data_received(data)
-        if self._in_head and not self._is_refused:
-            self._expect_rest(len(data) if began_in_head else 0)
-
-    def _expect_rest(self, came: int) -> None:
-        """For the rare head that did not come in one piece."""
-        self._expect_head()
-        self._received += came
+        if not self._in_head or self._is_refused:
+            return
+        self._expect_head()  # the rare head that did not come in one piece
+        self._received += len(data) if began_in_head else 0
         if self._received > self.max_head_bytes:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self.send_400_response("")

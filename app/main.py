@@ -96,7 +96,7 @@ def _amend(description: dict[str, Any]) -> None:
 
 
 def create_app(
-    settings: Settings | None = None,
+    settings: Settings,
     *,
     workspace: Path | None = None,
     hostname: str = "127.0.0.1",
@@ -106,7 +106,7 @@ def create_app(
 ) -> FastAPI:
     """`workspace`: the directory of requests that name none. `hostname` and `port` are the server's own. `password` replaces the
     environment's."""
-    settings, flags = settings or Settings(), Flags.from_env()
+    flags = Flags.from_env()
     flags = replace(flags, server_password=password) if password else flags
 
     @asynccontextmanager

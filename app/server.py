@@ -27,7 +27,6 @@ from app.providers.connected import AuthStore
 from app.providers.registry import shared_scripted
 from app.record.directory_state import DirectoryStates
 from app.record.repositories import journal_rows, session_rows
-from app.record.statements import statements
 from app.record.writer import Writer
 from app.schema.errors import ServiceError
 from app.sessions.fork import Forks
@@ -115,7 +114,7 @@ class Draining:
         self._none_left.set()
 
     def begin(self) -> None:
-        """Safe to call from a signal handler."""
+        """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
         self.has_begun = True
 
     def take(self) -> None:
@@ -162,7 +161,6 @@ class Server:
         """`home`: the server's own directory. `api_access`: for plugins. `address`: as other servers list this one."""
         self.settings = settings
         self.choices = choices
-        self.heartbeat_seconds = choices.heartbeat_seconds
         self.flags = flags or Flags.from_env()
         self.telemetry = open_telemetry(settings.metrics, os.environ)
         self.observer, self.metrics = self.telemetry.observer, self.telemetry.metrics
@@ -188,11 +186,10 @@ class Server:
         self.database = open_database(settings)
         self.is_shared = self.database.dialect != "sqlite"
         """Whether other servers may use the database too."""
-        sql = statements(self.database.dialect)
         self.bus: MemoryBus = self._make_bus()
         publisher = SessionPublisher(self.bus)
-        self.writer = Writer(self.database, sql, publisher, observer=self.observer)
-        self.store = Store(self.database, sql, self.writer, publisher)
+        self.writer = Writer(self.database, publisher.publish, observer=self.observer)
+        self.store = Store(self.database, self.writer, publisher)
         self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
         self.leases = Leases(self.database, self.writer, self.locks)
         self.replicas = Replicas(
@@ -228,13 +225,10 @@ class Server:
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
         self.event_cursors = EventCursors(self.secret)
         self.rates = RateLimits(settings.redis_url)
-        self.login = self._make_login()
-
-    def _make_login(self) -> Login:
-        settings, oidc = self.settings, None
+        oidc = None
         if settings.oidc_issuer and settings.oidc_audience:
             oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), self.users)
-        return Login(
+        self.login = Login(
             self.flags.server_username,
             self.flags.server_password,
             TokenStore(settings.data_dir),
@@ -503,15 +497,11 @@ class Server:
         except OSError as error:
             log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
-    def refuse_work(self) -> None:
-        """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
-        self.draining.begin()
-
     async def wind_down(self) -> None:
         """Before `stop`, while clients are connected: running turns have the grace period to finish, then are handed over or
         aborted. Then the event streams are ended. There is no `server.instance.disposed`: OpenCode's terminal client would load
         all anew, from a server that does not answer any more, and end itself."""
-        self.refuse_work()
+        self.draining.begin()
         await self.recovery.close()
         await self.queue.close()
         await self._within_grace_period(self._work_done())

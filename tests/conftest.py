@@ -1,5 +1,6 @@
 """What all tests share: an environment that configures nothing, and how they are spread over processes."""
 
+import gc
 import os
 import threading
 from collections.abc import Generator, Iterator
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         rank = {config.rootpath / "tests" / name: place for place, name in enumerate(SLOWEST_FIRST)}
         items.sort(key=lambda item: min((rank[parent] for parent in item.path.parents if parent in rank), default=0))
+
+
+def pytest_collection_finish() -> None:
+    """All that is imported by now stays: it need not be looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

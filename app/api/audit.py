@@ -42,18 +42,31 @@ RETENTION = "retention"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
-class AuditLog:
-    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line. `server`: the name of one of several servers that
-    share the data directory; they cannot move each other's files."""
+class AuditLog(RotatingFileHandler):
+    """At most OLD_FILES + 1 files of FILE_BYTES, which only the owner can read. Opened with the first line. `server`: the name of
+    one of several servers that share the data directory; they cannot move each other's files.
+
+    The library names and moves the files; lines are written without the cost of log records."""
+
+    stream: Any
+    _size = 0
 
     def __init__(self, data_dir: Path, server: str | None = None) -> None:
-        self._files = _RotatedFiles(data_dir / (f"audit-{server}.log" if server else "audit.log"))
+        path = data_dir / (f"audit-{server}.log" if server else "audit.log")
+        super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, delay=True)
 
     def write(self, entry: dict[str, Any]) -> None:
         """Logs a failure instead of raising: a full disk must not block other work."""
         line = orjson.dumps(entry, default=str, option=orjson.OPT_APPEND_NEWLINE)
         try:
-            self._files.append(line)
+            if self.stream is not None and self._size + len(line) > self.maxBytes:
+                self.doRollover()
+            if self.stream is None:
+                self.stream = os.fdopen(os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+                self._size = self.stream.tell()
+            self._size += len(line)
+            self.stream.write(line)
+            self.stream.flush()
         except OSError:
             log.warning("the audit log could not be written; its line: %s", line.decode())
 
@@ -62,73 +75,33 @@ class AuditLog:
         path = f"/session/{session.id}"
         self.write({"time": clock.now_ms(), "who": RETENTION, "method": "DELETE", "path": path, "session": session.id})
 
-    def close(self) -> None:
-        self._files.close()
-
-
-class _RotatedFiles(RotatingFileHandler):
-    """The library's naming and moving of files, without the cost of log records. Only the owner can read the files."""
-
-    _size = 0
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, delay=True)
-
-    def append(self, line: bytes) -> None:
-        """Raises OSError."""
-        file = self._file_for(len(line))
-        self._size += len(line)
-        file.write(line)
-        file.flush()
-
-    def _file_for(self, size: int) -> Any:
-        if self.stream is not None and self._size + size > self.maxBytes:
-            self.doRollover()
-        if self.stream is None:
-            file: Any = os.fdopen(os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
-            self.stream, self._size = file, file.tell()
-        return self.stream
-
 
 class Audit:
-    """Runs inside the guard, because requests that the guard rejects have changed nothing."""
+    """Runs inside the guard, because requests that the guard rejects have changed nothing. Of a connection to a terminal it notes
+    that it was accepted, not what is typed."""
 
     def __init__(self, app: ASGIApp, audit_log: AuditLog) -> None:
         self._app = app
         self._log = audit_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._app(scope, receive, self._noting_acceptance(scope, send))
-            return
-        if scope["type"] != "http" or scope["method"] in _READING:
+        if scope["type"] == "lifespan" or scope.get("method") in _READING:
             await self._app(scope, receive, send)
             return
         began, answered = time.monotonic(), False
 
         async def noting(message: Message) -> None:
             nonlocal answered
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.accept"):
                 answered = True
-                self._log.write(_entry(scope, message["status"], began))
+                self._log.write(_entry(scope, message.get("status", 101), began))
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         finally:
-            if not answered:
+            if not answered and scope["type"] == "http":
                 self._log.write(_entry(scope, 500, began))
-
-    def _noting_acceptance(self, scope: Scope, send: Send) -> Send:
-        """Notes that a connection to a terminal was accepted; what is typed is not noted."""
-        began = time.monotonic()
-
-        async def noting(message: Message) -> None:
-            if message["type"] == "websocket.accept":
-                self._log.write(_entry(scope, 101, began))
-            await send(message)
-
-        return noting
 
 
 def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
@@ -186,8 +159,10 @@ class ObserveRequests:
             message = f"{type(error).__name__}: the server could not do this. Its log says why."
             await Refusal(500, "UnknownError", message)(scope, receive, answer.send)
             return
-        if answer.status >= 500:
-            _log_answer(scope, answer.status, scope.get(FAILURE))
+        failure = scope.get(FAILURE)
+        if answer.status >= 500 and not (isinstance(failure, ServiceError) and failure.is_logged):
+            told = f"{type(failure).__name__}: {failure}" if failure else "see the answer"
+            log.warning("%s was answered with %d: %s", _request(scope), answer.status, told)
 
 
 class _ObservedAnswer:
@@ -200,8 +175,8 @@ class _ObservedAnswer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            types = (value for name, value in message.get("headers", ()) if name == b"content-type")
-            if self._metrics and any(value.startswith(b"text/event-stream") for value in types):
+            content_type = Headers(raw=message.get("headers", [])).get("content-type", "")
+            if self._metrics and content_type.startswith("text/event-stream"):
                 self._is_stream = True
                 self._metrics.sse_clients.inc()
         elif self._is_stream and self._metrics:
@@ -216,13 +191,6 @@ class _ObservedAnswer:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = getattr(scope.get("route"), "path_format", NO_ROUTE)
         self._metrics.requests.labels(method, route, self.status or 500).inc()
-
-
-def _log_answer(scope: Scope, status: int, failure: Exception | None) -> None:
-    if isinstance(failure, ServiceError) and failure.is_logged:
-        return
-    told = f"{type(failure).__name__}: {failure}" if failure else "see the answer"
-    log.warning("%s was answered with %d: %s", _request(scope), status, told)
 
 
 def _request(scope: Scope) -> str:

@@ -134,7 +134,7 @@ async def tool_list(app: AppServices, instance: CurrentInstance, provider: str, 
     toolbox, extensions = app.toolbox, instance.extensions
     tools = toolbox.for_model(found, instance.config, instance.flags, subagents, extensions.skills)
     tools |= {tool.id: tool for tool in extensions.tools if tool.id not in toolbox.ids()}
-    return [ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in tools.values()]
+    return [ToolListItem(id=tool.id, description=tool.description, parameters=tool.schema) for tool in tools.values()]
 
 
 @routes.post("/instance/dispose", tags=["instance"], dependencies=MANAGES)

@@ -201,7 +201,7 @@ def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
 
 
 FAILURE = "opensession.failure"
-"""The key in a request's scope where an error that is answered with a 5xx is noted."""
+"""The key in a request's scope where an error is noted for the log, which has it only if the answer is a 5xx."""
 
 MAX_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
@@ -242,27 +242,18 @@ def first_form(error: Exception, path: str) -> Response:
 
 
 def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
+    """With the input, if it is JSON and short enough to be sent back; without secrets, because answers are logged in many
+    places."""
     # `path` names the field, without FastAPI's leading `body` or `query`.
     found = error.errors()[:MAX_ISSUES]
     issues = [{"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]} for issue in found]
-    received = None if holds_key else _echo(error.body)
+    is_short = not isinstance(error.body, bytes) and len(orjson.dumps(error.body, default=str)) <= LARGEST_ECHO_BYTES
+    received = masked(error.body) if is_short and not holds_key else None
     return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[found[0]["loc"][0]]))
-
-
-def _echo(body: Any) -> Any:
-    """The input, if it is JSON and short enough to be sent back; without secrets, because answers are logged in many places."""
-    if isinstance(body, bytes) or len(orjson.dumps(body, default=str)) > LARGEST_ECHO_BYTES:
-        return None
-    return masked(body)
 
 
 def name_of(error: HTTPException) -> str:
     return _NAMES.get(error.status_code, "HTTPError")
-
-
-def note_failure(scope: Scope, error: Exception) -> None:
-    """Notes the error for the log, which has it only if the answer is a 5xx."""
-    scope[FAILURE] = error
 
 
 STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."
@@ -287,7 +278,7 @@ class Refusal:
 
 
 def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
-    note_failure(scope, error)
+    scope[FAILURE] = error
     return Refusal(503, "StorageError", STORAGE_MESSAGE)
 
 
@@ -299,7 +290,7 @@ def install(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     """A storage error means that the disk is full, or the database locked or unreachable: nothing was stored."""
-    note_failure(request.scope, error)
+    request.scope[FAILURE] = error
     path = request.url.path
     if isinstance(error, HTTPException) and error.status_code in (404, 405):  # the router's
         return first_form(HTTPException(error.status_code, f"There is no route {request.method} {path}", error.headers), path)

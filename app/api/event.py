@@ -89,19 +89,16 @@ async def _body_or_error(work: LongWork) -> bytes:
         return orjson.dumps({"name": "UnknownError", "data": {"message": f"{type(error).__name__}: see the server's log"}})
 
 
+_OPENCODE = "opencode/"
+"""How OpenCode's programs name themselves: `opencode/1.1.34`."""
 EVENTS_AHEAD_SECONDS = 0.2
-
-
-def is_opencode(user_agent: str) -> bool:
-    """OpenCode's programs name themselves: `opencode/1.1.34`."""
-    return user_agent.startswith("opencode/")
 
 
 async def behind_its_events(user_agent: str, answer: Coroutine[Any, Any, bytes]) -> bytes:
     """The answer, which OpenCode's programs are sent a while after its events: `opencode run --attach` of 1.18 ends with the
     answer, and never prints events that it has not read by then. OpenCode answers 0.1 to 0.4 s after the last text."""
     body = await answer
-    if is_opencode(user_agent):
+    if user_agent.startswith(_OPENCODE):
         await asyncio.sleep(EVENTS_AHEAD_SECONDS)
     return body
 
@@ -156,7 +153,8 @@ async def _wanted(
 ) -> WantedEvents:
     """The guard has checked the token."""
     deltas, resumes = parts == "delta", last_event_id is not None or cursor is not None
-    return WantedEvents(deltas, ids or is_opencode(user_agent) or deltas or resumes, last_event_id or cursor or None)
+    ids = ids or user_agent.startswith(_OPENCODE) or deltas or resumes
+    return WantedEvents(deltas, ids, last_event_id or cursor or None)
 
 
 Wanted = Annotated[WantedEvents, Depends(_wanted)]
@@ -245,7 +243,7 @@ async def _keep_open(request: Request, app: Server, who: Principal, listener: Li
     given = request.headers.get("authorization")
     try:
         while await app.login.still_holds(given, who):
-            await asyncio.sleep(app.heartbeat_seconds)
+            await asyncio.sleep(app.choices.heartbeat_seconds)
             listener.push(listener.frame(Event.of(EventServerHeartbeat(), journaled=False)))
     finally:
         listener.close()

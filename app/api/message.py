@@ -185,7 +185,7 @@ async def respond(app: AppServices, session_id: SessionIdPath, permission_id: Pe
 
 @questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LISTED, dependencies=READS)
 async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.questions.pending_json(here.directory, who.visible_owner))
+    return json_bytes(await app.questions.pending.all_json(here.directory, who.visible_owner))
 
 
 @questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)

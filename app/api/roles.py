@@ -6,9 +6,9 @@ that list things filter them themselves, by `Principal.visible_owner`.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
@@ -18,9 +18,6 @@ from app.events.telemetry.log_lines import SESSION_OF_LINES
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
 from app.server import Server
 from app.users.principal import OPERATOR, Principal, Role
-
-if TYPE_CHECKING:
-    from app.server import Server
 
 
 def services_of(request: HTTPConnection) -> Server:
@@ -81,44 +78,22 @@ def require_access(principal: Principal, access: Permitted) -> None:
         raise AdminsOnly
 
 
-async def require_visible(app: "Server", principal: Principal, parameters: Mapping[str, str]) -> None:
+async def require_visible(app: Server, principal: Principal, parameters: Mapping[str, str]) -> None:
     """Raises NotFound, as for what does not exist, if the principal may not see what the path names."""
-    if principal.may_see_all:
-        return
-    for name, of_parameter in _NAMED.items():
-        if name in parameters:
-            await of_parameter(app, principal, parameters[name])
+    if session_id := parameters.get("sessionID"):
+        await require_session(app, principal, session_id)
+    request_id = parameters.get("requestID") or parameters.get("permissionID")
+    if request_id and not principal.may_see_all:
+        await app.permissions.pending.require_visible(request_id, principal.may_see)
 
 
-async def require_session(app: "Server", principal: Principal, session_id: str) -> None:
+async def require_session(app: Server, principal: Principal, session_id: str) -> None:
     """Raises NotFound."""
     if not principal.may_see_all:
         await app.sessions.require_visible(session_id, principal.may_see)
 
 
-async def _require_request(app: "Server", principal: Principal, request_id: str) -> None:
-    await app.permissions.pending.require_visible(request_id, principal.may_see)
-
-
-_NAMED: Mapping[str, Callable[["Server", Principal, str], Awaitable[None]]] = {
-    "sessionID": require_session,
-    "requestID": _require_request,
-    "permissionID": _require_request,
-}
-
-
-async def require_rate(app: "Server", principal: Principal, who: str) -> None:
-    """Counts a prompt of a user, and of the login `who` that they use. Raises RateLimited."""
-    limit = app.settings.prompt_rate
-    if limit is None:
-        return
-    keys = [("prompts of user", principal.name)] if principal.name else []
-    for key in [*keys, ("prompts of login", who)]:
-        if seconds := await app.rates.hit(limit, *key):
-            raise RateLimited(limit, seconds)
-
-
-async def directory_to_enter(app: "Server", principal: Principal, directory: str | None) -> str | None:
+async def directory_to_enter(app: Server, principal: Principal, directory: str | None) -> str | None:
     """The directory to work in, None for the server's own. A member whose roots do not have the server's own gets their first
     root. Raises DirectoryForbidden, whether there is such a directory or not."""
     if principal is OPERATOR:
@@ -132,7 +107,7 @@ async def directory_to_enter(app: "Server", principal: Principal, directory: str
     raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
 
 
-def _leads_to_own(app: "Server", principal: Principal, path: str) -> bool:
+def _leads_to_own(app: Server, principal: Principal, path: str) -> bool:
     try:
         return app.workspaces.admits(principal, os.path.realpath(path))
     except OSError:  # a link on the way became something else while it was read
@@ -140,7 +115,8 @@ def _leads_to_own(app: "Server", principal: Principal, path: str) -> bool:
 
 
 class Gate:
-    """Also requires that the principal may see what the path names."""
+    """Also requires that the principal may see what the path names, and refuses a workspace in the query or in the header that
+    OpenCode's clients send."""
 
     def __init__(self, permitted: Permitted) -> None:
         self.permitted = permitted
@@ -153,19 +129,15 @@ class Gate:
         if principal is not OPERATOR:
             require_access(principal, self.permitted)
             await require_visible(services_of(request), principal, request.path_params)
-        _require_no_workspace(request)
+        path = request.scope["path"]
+        if path.startswith(_WITHOUT_WORKSPACE) or path == "/":
+            return
+        if name := request.query_params.get("workspace") or request.headers.get("x-opencode-workspace"):
+            raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 
 _WITHOUT_WORKSPACE = ("/global/", "/api/", "/auth/", "/log", "/doc", "/mcp/oauth/", "/page/", "/s/")
 """The beginnings of paths about the whole server, or of routes that name a place in their own way."""
-
-
-def _require_no_workspace(request: Request) -> None:
-    """Refuses a workspace in the query or in the header that OpenCode's clients send. Raises NotFound."""
-    if request.scope["path"].startswith(_WITHOUT_WORKSPACE) or request.scope["path"] == "/":
-        return
-    if name := request.query_params.get("workspace") or request.headers.get("x-opencode-workspace"):
-        raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 
 ADMIN = Gate(Permitted.ADMIN)
@@ -186,9 +158,16 @@ async def takes_work(request: Request) -> None:
 
 
 async def takes_prompt(request: Request) -> None:
-    """Raises ServerStopping, RateLimited."""
+    """Counts a prompt of a user, and of the login that they use. Raises ServerStopping, RateLimited."""
     await takes_work(request)
-    await require_rate(services_of(request), principal_of(request.scope), request.scope.get(WHO, ""))
+    app, user = services_of(request), principal_of(request.scope).name
+    limit = app.settings.prompt_rate
+    if limit is None:
+        return
+    keys = [("prompts of user", user)] if user else []
+    for key in [*keys, ("prompts of login", request.scope.get(WHO, ""))]:
+        if seconds := await app.rates.hit(limit, *key):
+            raise RateLimited(limit, seconds)
 
 
 WORK = Depends(takes_work)

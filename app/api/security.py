@@ -10,6 +10,7 @@
 import asyncio
 import ipaddress
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -52,20 +53,8 @@ class BodyLimit:
         return f"A body may have at most {self.most} bytes ({self.setting})."
 
 
-class LargeBodies:
-    """Admits the readers of large bodies, a few at a time."""
-
-    def __init__(self) -> None:
-        self._of_users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    def of_sender(self, scope: Scope) -> asyncio.Semaphore:
-        """On a server without users, each address counts for itself."""
-        principal, client = scope.get(PRINCIPAL, OPERATOR), scope.get("client")
-        name = principal.name or f" {client[0] if client else ''}"
-        of_user = self._of_users.get(name)
-        if of_user is None:
-            of_user = self._of_users[name] = asyncio.Semaphore(LARGE_AT_ONCE)
-        return of_user
+LargeBodies = WeakValueDictionary[str, asyncio.Semaphore]
+"""By user, what admits the readers of large bodies. On a server without users, each address counts for itself."""
 
 
 class IncomingBody:
@@ -90,7 +79,9 @@ class IncomingBody:
         if self._size > self._limit.most:
             raise HTTPException(413, self._limit.refusal, _CLOSE)
         if self._size > LARGE_BYTES and self._slot is None:
-            slot = self._large.of_sender(self._scope)
+            principal, client = self._scope.get(PRINCIPAL, OPERATOR), self._scope.get("client")
+            sender = principal.name or f" {client[0] if client else ''}"
+            slot = self._large.setdefault(sender, asyncio.Semaphore(LARGE_AT_ONCE))
             await slot.acquire()
             self._slot = slot
         return message
@@ -132,29 +123,19 @@ class Access:
     """Whether pages of this machine may call, whatever their port."""
 
     def knows_host(self, header: str | None) -> bool:
-        name = _host_name(header)
-        if name is None:
+        try:
+            name = urlsplit(f"//{header}").hostname if header else None
+        except ValueError:
             return False
-        return name in _LOOPBACK or name in self.hosts or (self.any_address and _is_address(name))
+        return name is not None and (name in _LOOPBACK or name in self.hosts or (self.any_address and _is_address(name)))
 
     def knows_origin(self, origin: str, host: str | None) -> bool:
         """Whether the origin is configured, or is this server itself."""
-        own = host is not None and self.knows_host(host) and _authority(origin) == host.lower()
+        authority = None
+        with suppress(ValueError):
+            authority = urlsplit(origin).netloc.lower()
+        own = host is not None and authority == host.lower() and self.knows_host(host)
         return own or origin in self.origins or (self.loopback_origins and is_loopback_origin(origin))
-
-
-def _host_name(header: str | None) -> str | None:
-    try:
-        return urlsplit(f"//{header}").hostname if header else None
-    except ValueError:
-        return None
-
-
-def _authority(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
 
 
 def _is_address(name: str) -> bool:
@@ -210,31 +191,27 @@ class Guard:
         if scope["type"] == "websocket":
             await (await self._connection_refusal(scope, headers) or self._app)(scope, receive, send)
             return
-        if refusal := await self._refusal(scope, headers):
+        limit = self._imported if scope["path"] == "/session/import" else self._body
+        if refusal := await self._refusal(scope, headers, limit):
             await refusal(scope, receive, send)
-        elif scope["method"] in _READING:
+            return
+        if scope["method"] in _READING:
             await self._app(scope, receive, send)  # no route reads the body of a GET
-        else:
-            await self._with_body(scope, receive, send)
-
-    async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = IncomingBody(scope, receive, self._limit(scope), self._large_bodies)
-        scope[BODY] = body
+            return
+        body = scope[BODY] = IncomingBody(scope, receive, limit, self._large_bodies)
         try:
             await self._app(scope, body.receive, send)
         finally:
             body.parsed()
             del scope[BODY]
 
-    def _limit(self, scope: Scope) -> BodyLimit:
-        return self._imported if scope["path"] == "/session/import" else self._body
-
-    async def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+    async def _refusal(self, scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:
         """None if the request may go on; its principal is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
             return _foreign_host()
+        needs_login = not is_open(scope["method"], scope["path"], scope.get("query_string", b""))
         try:
-            admission = await self._admission(scope, headers)
+            admission = await self._login.admit(scope, headers.get("authorization")) if needs_login else ANYBODY
         except StorageError as error:
             return storage_refusal(scope, error)
         match admission:
@@ -247,9 +224,9 @@ class Guard:
         if origin is None or not self._access.knows_origin(origin, headers.get("host")):
             if origin is not None and scope["method"] not in _READING:
                 return _foreign_origin(origin, "write")
-            if foreign := _foreign_read(scope, headers):
-                return foreign
-        return _body_refusal(scope, headers, self._limit(scope))
+            if needs_login and headers.get("sec-fetch-site") in _FOREIGN_SITES and scope["path"] not in _LED_TO:
+                return Refusal(403, "OriginForbiddenError", _FOREIGN_READ)
+        return _body_refusal(scope, headers, limit)
 
     async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """As `_refusal`, for a WebSocket. Another origin may not even read one: its page would be sent what its user may see."""
@@ -271,18 +248,15 @@ class Guard:
                 scope[WHO], scope[PRINCIPAL] = who, principal
         return None
 
-    async def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
-        if is_open(scope["method"], scope["path"], scope.get("query_string", b"")):
-            return ANYBODY
-        return await self._login.admit(scope, headers.get("authorization"))
-
 
 def _body_refusal(scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:
     length = headers.get("content-length", "0")
     if length.isascii() and length.isdigit() and int(length) > limit.most:
         return Refusal(413, "PayloadTooLargeError", limit.refusal)
     has_body = length != "0" or "transfer-encoding" in headers
-    if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    if scope["method"] in _READING or not has_body or is_json:
         return None
     return Refusal(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
 
@@ -304,8 +278,10 @@ def _foreign_host() -> Refusal:
 
 
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+"""By `Sec-Fetch-Site`, which shows what another site's page embeds or links to (`<img src=…>`): there is no `Origin` then."""
 _LED_TO = frozenset({"/doc", "/mcp/oauth/callback"})
 """Paths to which a browser comes from another site for good reason: from a sign-in, or by a link. Neither opens a directory."""
+_FOREIGN_READ = "Pages of other sites may not read here. OPENSESSION_CORS_ORIGINS lists those that may."
 _SHOWN_OF_ORIGIN = 200
 """In characters: clients send what they like."""
 
@@ -315,20 +291,3 @@ def _foreign_origin(origin: str, to_do: str) -> Refusal:
     local = ", or `loopback`, which lets in every page of this machine" if is_loopback_origin(origin) else ""
     message = f"Pages of {name} may not {to_do} here. OPENSESSION_CORS_ORIGINS lists the origins that may: add {name}{local}."
     return Refusal(403, "OriginForbiddenError", message)
-
-
-def _foreign_read(scope: Scope, headers: Headers) -> Refusal | None:
-    """Refuses what another site's page embeds or links to (`<img src=…>`): `Sec-Fetch-Site` shows it, as there is no `Origin`."""
-    path = scope["path"]
-    if headers.get("sec-fetch-site") not in _FOREIGN_SITES or path in _LED_TO:
-        return None
-    if is_open(scope["method"], path, scope.get("query_string", b"")):
-        return None
-    return Refusal(
-        403, "OriginForbiddenError", "Pages of other sites may not read here. OPENSESSION_CORS_ORIGINS lists those that may."
-    )
-
-
-def _is_json(content_type: str | None) -> bool:
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))

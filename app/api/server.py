@@ -1,5 +1,5 @@
-"""The server itself: health, metrics, usage, dispose, log; and the page, static files for trying the server out and as an example
-for authors of frontends."""
+"""Routes of the server as a whole: health, metrics, usage, pruning, its log and its description. Also the browser page: static
+files, for trying the server out and as an example for authors of frontends."""
 
 import asyncio
 import pathlib
@@ -42,7 +42,7 @@ class Unhealthy(Wire):
     reason: str
 
 
-ListReplicas = Annotated[bool, Query(description="List the servers of this database too; needs a login, the rest does not")]
+ListReplicas = Annotated[bool, Query(description="Also list the other servers of this database; only this needs a login")]
 
 STOPPING = "The server is stopping: running turns may finish, new work is refused."
 RETRY_AFTER = {"Retry-After": str(ServerStopping.retry_after)}
@@ -113,8 +113,8 @@ async def usage(
     until: Annotated[int | None, Query(ge=0, le=LATEST_MS, description="Up to this time (ms), which is excluded")] = None,
     group: Annotated[UsageGroup, Query(description="What it is summed up by")] = "model",
 ) -> UsageReport:
-    """What model calls took; members see their own. Usage stays counted when its session is deleted, and stays its former owner's
-    when the session is given to another user."""
+    """What model calls cost, in tokens and dollars; members see their own. Usage stays counted when its session is deleted, and
+    stays its former owner's when the session is given to another user."""
     return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
 
 
@@ -130,7 +130,7 @@ async def prune(app: AppServices, body: PruneInput) -> Response:
     return keeping_alive(report())
 
 
-class NotCounted(NotFound):
+class MetricsOff(NotFound):
     def __init__(self) -> None:
         super().__init__("This server keeps no metrics: start it with OPENSESSION_METRICS=true.")
 
@@ -149,14 +149,14 @@ _METRICS = documented(403, 404)
 async def metrics(app: AppServices, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
     """The figures of this one server, in Prometheus' format; for admins."""
     if app.metrics is None:
-        raise NotCounted
-    page, content_type = await app.metrics.page(accept)
-    return Response(page, headers={"Content-Type": content_type})
+        raise MetricsOff
+    text, content_type = await app.metrics.page(accept)
+    return Response(text, headers={"Content-Type": content_type})
 
 
 pages = router("", include_in_schema=False)
 
-FILES = pathlib.Path(__file__).parents[1] / "page"
+PAGE_FILES = pathlib.Path(__file__).parents[1] / "page"
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -176,7 +176,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""The page shows what a model writes as text; should that ever fail, these headers let nothing of it run or be sent elsewhere."""
+"""The page shows what a model writes as text. If that failed, these headers would still stop scripts and requests elsewhere."""
 
 _PRIVATE = {**HEADERS, "Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 
@@ -188,7 +188,7 @@ class PageFiles(StaticFiles):
         return response
 
 
-files = PageFiles(directory=FILES)
+files = PageFiles(directory=PAGE_FILES)
 pages.mount("/page", files)
 
 
@@ -200,5 +200,5 @@ async def page(request: Request) -> Response:
 @pages.get("/s/{shareID}", dependencies=READS)
 async def shared(app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
     if await app.shares.is_shared(share_id):
-        return FileResponse(FILES / "share.html", headers=_PRIVATE)
-    return FileResponse(FILES / "not-shared.html", 404, _PRIVATE)
+        return FileResponse(PAGE_FILES / "share.html", headers=_PRIVATE)
+    return FileResponse(PAGE_FILES / "not-shared.html", 404, _PRIVATE)

@@ -149,8 +149,10 @@ async def describe_connection(
 @sockets.websocket("/pty/{ptyID}/connect")
 @sockets.websocket("/api/pty/{ptyID}/connect")
 async def connect(socket: WebSocket) -> None:
+    principal = principal_of(socket.scope)
     try:
-        terminal = _own_terminal(socket)
+        require_access(principal, Permitted.WRITER)
+        terminal = services_of(socket).terminals.own(principal, socket.path_params["ptyID"])
     except ServiceError as error:
         await Refusal(error.status, error.name, error.message)(socket.scope, socket.receive, socket.send)
         return
@@ -159,13 +161,6 @@ async def connect(socket: WebSocket) -> None:
     if closing is not None:
         with suppress(WebSocketDisconnect):
             await socket.close(*closing)
-
-
-def _own_terminal(socket: WebSocket) -> Terminal:
-    """Raises ReadOnly, and what `Terminals.own` raises."""
-    principal = principal_of(socket.scope)
-    require_access(principal, Permitted.WRITER)
-    return services_of(socket).terminals.own(principal, socket.path_params["ptyID"])
 
 
 async def _first_end(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
@@ -211,5 +206,5 @@ async def _while_logged_in(socket: WebSocket) -> CloseFrame:
     """Returns when the login has ended: its token was revoked or has expired, its user was removed or changed."""
     app, given, principal = services_of(socket), socket.headers.get("authorization"), principal_of(socket.scope)
     while await app.login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-        await asyncio.sleep(app.heartbeat_seconds)
+        await asyncio.sleep(app.choices.heartbeat_seconds)
     return LOGGED_OUT

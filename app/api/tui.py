@@ -26,7 +26,6 @@ from app.schema.terminal import (
     Toast,
     ToastShow,
 )
-from app.sessions import steering as service
 
 routes = router("/tui", 400, 403, tags=["tui"])
 routers = (routes,)
@@ -63,12 +62,12 @@ async def append_prompt(announce: Announce, body: PromptText) -> bool:
 
 
 _COMMANDS = {
-    "submit_prompt": service.SUBMIT_PROMPT,
-    "clear_prompt": service.CLEAR_PROMPT,
-    "open_help": service.SHOW_HELP,
-    "open_sessions": service.LIST_SESSIONS,
-    "open_themes": service.SWITCH_THEME,
-    "open_models": service.LIST_MODELS,
+    "submit_prompt": "prompt.submit",
+    "clear_prompt": "prompt.clear",
+    "open_help": "help.show",
+    "open_sessions": "session.list",
+    "open_themes": "theme.switch",
+    "open_models": "model.list",
 }
 """By the name of a route that has clients execute one command."""
 
@@ -84,9 +83,27 @@ for name, command in _COMMANDS.items():
     routes.post(f"/{name.replace('_', '-')}", name=name, dependencies=WRITES)(_executing(command))
 
 
+_OLD_NAMES = {
+    "session_new": "session.new",
+    "session_share": "session.share",
+    "session_interrupt": "session.interrupt",
+    "session_compact": "session.compact",
+    "messages_page_up": "session.page.up",
+    "messages_page_down": "session.page.down",
+    "messages_line_up": "session.line.up",
+    "messages_line_down": "session.line.down",
+    "messages_half_page_up": "session.half.page.up",
+    "messages_half_page_down": "session.half.page.down",
+    "messages_first": "session.first",
+    "messages_last": "session.last",
+    "agent_cycle": "agent.cycle",
+}
+"""Of commands that `POST /tui/execute-command` may name in the old way, the present names."""
+
+
 @routes.post("/execute-command", dependencies=WRITES)
 async def execute_command(announce: Announce, body: CommandToExecute) -> bool:
-    return await announce(_command(service.current_name(body.command)))
+    return await announce(_command(_OLD_NAMES.get(body.command, body.command)))
 
 
 @routes.post("/show-toast", dependencies=WRITES)

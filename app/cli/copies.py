@@ -268,7 +268,6 @@ async def _import(
 ) -> "ImportReport":
     from app.cli.render import progress_bars
     from app.events.bus.memory import MemoryBus
-    from app.record.statements import statements
     from app.record.writer import Writer
     from app.sessions.live_parts import SessionPublisher
     from app.sessions.store import Store
@@ -276,9 +275,9 @@ async def _import(
     from app.transfer.importing import Importer
     from app.transfer.opencode.sessions import OpenCodeImport, SnapshotImport
 
-    here, sql, publisher = settings(), statements(database.dialect), SessionPublisher(MemoryBus())
-    writer = Writer(database, sql, publisher)
-    store = Store(database, sql, writer, publisher)
+    here, publisher = settings(), SessionPublisher(MemoryBus())
+    writer = Writer(database, publisher.publish)
+    store = Store(database, writer, publisher)
     importer = Importer(store, ProjectQuota(database, here.max_project_bytes))
     bytes_of_snapshots = here.max_snapshot_bytes
     snapshots = SnapshotImport(source / "snapshot", here.data_dir, database.locks, max_bytes=bytes_of_snapshots, dry_run=dry_run)

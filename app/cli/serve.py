@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
+from app.cli.support import database_must_do, fail, failures_as_log_lines, freeze_gc, sandbox_must_do
 from app.cli.support import settings as read_settings
 from app.events.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 from app.project.config.flags import Flags
@@ -35,7 +35,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the directory it is started in."""
-    gc.disable()  # What the imports below make stays: `_freeze_gc` switches it on.
+    gc.disable()  # What the imports below make stays: `freeze_gc` switches it on.
     from app.api.security import is_loopback
 
     set_up_log(log_format or format_of_environment())  # what is wrong with the settings is said in it too
@@ -81,7 +81,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
         found = mode(settings)
     server = http_server(application, settings)
-    _freeze_gc()
+    freeze_gc()
     advice = (
         "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
     )
@@ -91,14 +91,6 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
         server.run(sockets=[bound])
     except KeyboardInterrupt:  # raised anew by uvicorn, when all is stopped
         raise typer.Exit(130) from None
-
-
-def _freeze_gc() -> None:
-    """Exempts loaded modules from garbage collection. Otherwise each full collection walks them and blocks every session for a
-    tenth of a second. Nothing is collected before: that takes as long, and finds next to nothing."""
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-    gc.enable()
 
 
 def _bind(hostname: str, port: int) -> socket.socket:

@@ -113,7 +113,6 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     """Without a server; the servers of a shared database see the deletion by the journal."""
     from app.api.audit import AuditLog
     from app.events.bus.memory import MemoryBus
-    from app.record.statements import statements
     from app.record.writer import Writer
     from app.sessions.lease import Leases
     from app.sessions.live import LiveSessions
@@ -125,10 +124,10 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"
-        sql, publisher = statements(database.dialect), SessionPublisher(MemoryBus())
-        writer = Writer(database, sql, publisher)
+        publisher = SessionPublisher(MemoryBus())
+        writer = Writer(database, publisher.publish)
         writer.has_owners = True
-        store = Store(database, sql, writer, publisher)
+        store = Store(database, writer, publisher)
         leases = Leases(database, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
         live = LiveSessions(store, leases)

@@ -33,11 +33,8 @@ class Boundary:
     def __init__(self, directory: Path, worktree: Path, roots: Iterable[Path] = ()) -> None:
         self.directory = directory
         self.worktree = worktree
-        self._roots = list(dict.fromkeys(map(str, roots))) or self._as_they_are()
-
-    def _as_they_are(self) -> list[str]:
-        places = [self.directory] if self.worktree == Path("/") else [self.directory, self.worktree]
-        return list(map(os.path.realpath, places))
+        places = [directory] if worktree == Path("/") else [directory, worktree]
+        self._roots = list(dict.fromkeys(map(str, roots))) or list(map(os.path.realpath, places))
 
     def contains(self, path: Path | str) -> bool:
         """Relative paths start at the directory. For a path that does not exist, its existing parents decide."""
@@ -158,10 +155,8 @@ def is_likely(path: str) -> bool:
 
 
 def _names_in_program(program: str) -> Iterator[str]:
-    for found in re.finditer(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program):
-        yield found[0]
-    for found in re.finditer(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program):
-        yield found[1]
+    yield from re.findall(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program)
+    yield from re.findall(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program)
 
 
 def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:

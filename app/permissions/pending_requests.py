@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import orjson
 from pydantic import ValidationError
 
 from app.events.bus.base import Event
@@ -70,9 +71,6 @@ class PendingRequest(Generic[R, T]):
             "body": self.request.wire_json().decode(),
         }
 
-    def has_same_content(self, request: R) -> bool:
-        return self.request.wire() == {**request.wire(), "id": self.request.id}
-
 
 @dataclass(frozen=True, slots=True)
 class RequestKind(Generic[R, T]):
@@ -81,18 +79,9 @@ class RequestKind(Generic[R, T]):
 
     name: str
     read: Callable[[str], R]
-    write_answer: Callable[[T], str]
     read_answer: Callable[[str], T]
     asked: Callable[[str, R], Event]
     withdrawn: Callable[[str, R], Event]
-
-    def parse(self, body: str) -> R | None:
-        """None for a damaged body: it cannot be answered."""
-        try:
-            return self.read(body)
-        except ValidationError:
-            log.error("skipped a damaged pending request: %.80r", body)
-            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +134,8 @@ class PendingRequests(Generic[R, T]):
                 await self._ask_again(pending)
             else:
                 await self._store(pending)
-            self._start_polling()
+            if self._polling is None or self._polling.done():
+                self._polling = self._tasks.start(self._poll_until_answered(), f"answers to {self._kind.name} requests")
             with self._observer.wait(self._kind.name):
                 answer = await pending.answer
             await self._consume(pending)
@@ -198,7 +188,6 @@ class PendingRequests(Generic[R, T]):
     async def _ask_again(self, pending: PendingRequest[R, T]) -> None:
         """Announces an orphan to this server's clients, unless an answer has been stored meanwhile."""
         pending.is_orphaned = False
-
         lease = pending.lease()
 
         def ask(tx: Tx) -> None:
@@ -208,10 +197,6 @@ class PendingRequests(Generic[R, T]):
 
         await self._writer.commit(ask, pending.request.session_id)
         await self._poll_answers()
-
-    def _start_polling(self) -> None:
-        if self._polling is None or self._polling.done():
-            self._polling = self._tasks.start(self._poll_until_answered(), f"answers to {self._kind.name} requests")
 
     async def _poll_until_answered(self) -> None:
         failures = FailureLog(log, f"looking for answers to {self._kind.name} requests")
@@ -232,12 +217,11 @@ class PendingRequests(Generic[R, T]):
     def _asked(self, pending: PendingRequest[R, T]) -> Event:
         return self._kind.asked(pending.directory, pending.request)
 
-    def _withdraw(self, *withdrawn: PendingRequest[R, T]) -> None:
-        """Takes effect on this server at once. The rows are deleted now or, if the database refuses, as soon as it accepts
+    def _withdraw(self, pending: PendingRequest[R, T]) -> None:
+        """Takes effect on this server at once. The row is deleted now or, if the database refuses, as soon as it accepts
         writes."""
-        for pending in withdrawn:
-            self._withdrawn.add(pending.request.id)
-            self._tasks.start(self._remove(pending, self._post_removal(pending)), f"withdraw {pending.request.id}")
+        self._withdrawn.add(pending.request.id)
+        self._tasks.start(self._remove(pending, self._post_removal(pending)), f"withdraw {pending.request.id}")
 
     def _post_removal(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
         """Deletes the request's row. A request that was answered is announced as answered, not as withdrawn."""
@@ -269,10 +253,14 @@ class PendingRequests(Generic[R, T]):
         return pending
 
     def _read(self, rows: Sequence[Any]) -> Iterator[PendingRequest[R, T]]:
-        """Without damaged and withdrawn requests."""
+        """Without withdrawn requests, and without damaged ones, which cannot be answered."""
         for row in rows:
-            request = self._kind.parse(row.body)
-            if request is not None and request.id not in self._withdrawn:
+            try:
+                request = self._kind.read(row.body)
+            except ValidationError:
+                log.error("skipped a damaged pending request: %.80r", row.body)
+                continue
+            if request.id not in self._withdrawn:
                 yield PendingRequest(row.directory, request)
 
     async def find_in(self, session_id: str, request_id: str) -> PendingRequest[R, T]:
@@ -314,7 +302,7 @@ class PendingRequests(Generic[R, T]):
         await asyncio.shield(self._wake_when(stored))
 
     def _answer(self, tx: Tx, resolution: Resolution[T]) -> bool:
-        answer = {"of": resolution.request_id, "given": self._kind.write_answer(resolution.answer)}
+        answer = {"of": resolution.request_id, "given": orjson.dumps(resolution.answer).decode()}
         answered = bool(tx.execute(tx.sql.answer_request, answer).rowcount)
         if answered:
             tx.announce(resolution.event)
@@ -354,11 +342,10 @@ class PendingRequests(Generic[R, T]):
 
     def withdraw_orphans(self, sessions: Collection[str]) -> None:
         """Withdraws the orphans of these sessions that no tool call will ask again."""
-        dropped = [p for p in self._pending.values() if p.is_orphaned and p.request.session_id in sessions]
-        for pending in dropped:
-            del self._pending[pending.request.id]
-        if dropped:
-            self._withdraw(*dropped)
+        for pending in list(self._pending.values()):
+            if pending.is_orphaned and pending.request.session_id in sessions:
+                del self._pending[pending.request.id]
+                self._withdraw(pending)
 
     async def take_orphan(self, request: R) -> T | None:
         """For a tool call that no longer needs to ask: removes the matching orphan and returns its answer, if it has one."""
@@ -374,9 +361,10 @@ class PendingRequests(Generic[R, T]):
         return pending.answer.result()
 
     def _matching_orphan(self, request: R) -> PendingRequest[R, T] | None:
-        return next(
-            (pending for pending in self._pending.values() if pending.is_orphaned and pending.has_same_content(request)), None
-        )
+        for pending in self._pending.values():
+            if pending.is_orphaned and pending.request.wire() == {**request.wire(), "id": pending.request.id}:
+                return pending
+        return None
 
     async def close(self) -> None:
         """Rows that are not deleted yet are withdrawn at the next start."""

@@ -3,7 +3,7 @@
 import orjson
 
 from app.events.bus.base import Event
-from app.events.telemetry.observer import NOBODY, Observer
+from app.events.telemetry.observer import Observer
 from app.permissions.pending_requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, Resolution
 from app.record.engine import Database
 from app.record.writer import Writer
@@ -21,20 +21,17 @@ QuestionAnswers = list[Answer] | None
 
 
 class Questions:
-    def __init__(self, database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
-        kind = RequestKind("question", QuestionRequest.model_validate_json, _write_answers, orjson.loads, _asked, _rejected)
+    def __init__(self, database: Database, writer: Writer, observer: Observer) -> None:
+        kind = RequestKind("question", QuestionRequest.model_validate_json, orjson.loads, _asked, _rejected)
         self.pending = PendingRequests[QuestionRequest, QuestionAnswers](kind, database, writer, observer)
 
-    async def ask(self, directory: str, request: QuestionRequest, lease: LeaseOfRun = lambda: None) -> list[Answer]:
+    async def ask(self, directory: str, request: QuestionRequest, lease: LeaseOfRun) -> list[Answer]:
         """Returns the chosen labels for each question. Raises QuestionRejected if the user dismisses them. A question that was
         asked before a restart continues under its id."""
         answers = await self.pending.wait(self.pending.add(directory, request, lease))
         if answers is None:
             raise QuestionRejected()
         return answers
-
-    async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
-        return await self.pending.all_json(directory, owner)
 
     async def reply(self, request_id: str, answers: list[Answer]) -> None:
         """Raises RequestNotPending."""
@@ -45,10 +42,6 @@ class Questions:
         """Raises RequestNotPending."""
         pending = await self.pending.find(request_id)
         await self.pending.resolve(Resolution(request_id, _rejected(pending.directory, pending.request), None))
-
-
-def _write_answers(answers: QuestionAnswers) -> str:
-    return orjson.dumps(answers).decode()
 
 
 def _asked(directory: str, request: QuestionRequest) -> Event:

@@ -63,13 +63,9 @@ class Forbidden:
 PermissionDecision = Allowed | NeedsApproval | Forbidden
 
 
-def applies(rule: Rule, permission: str, pattern: str) -> bool:
-    return matches(rule.permission, permission) and matches(rule.pattern, pattern)
-
-
 def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
     for rule in reversed(list(chain(*rulesets))):
-        if applies(rule, permission, pattern):
+        if matches(rule.permission, permission) and matches(rule.pattern, pattern):
             return rule
     return Rule(permission=permission, pattern="*", action="ask")
 
@@ -164,16 +160,12 @@ def _is_broad(rule: Rule) -> bool:
 
 def hidden_tools(tool_ids: Iterable[str], ruleset: Ruleset) -> set[str]:
     """The tools that are not offered to the model: the last rule of their permission denies every pattern."""
-    return {tool for tool in tool_ids if _is_denied_for_all(permission_for_tool(tool), ruleset)}
-
-
-def permission_for_tool(tool_id: str) -> str:
-    return "edit" if tool_id in EDITING_TOOLS else tool_id
-
-
-def _is_denied_for_all(permission: str, ruleset: Ruleset) -> bool:
-    rules: Sequence[Rule] = rules_for(permission, ruleset)
-    return bool(rules) and rules[-1].pattern == "*" and rules[-1].action == "deny"
+    hidden = set()
+    for tool_id in tool_ids:
+        rules = rules_for("edit" if tool_id in EDITING_TOOLS else tool_id, ruleset)
+        if rules and rules[-1].pattern == "*" and rules[-1].action == "deny":
+            hidden.add(tool_id)
+    return hidden
 
 
 def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: Ruleset) -> Ruleset:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import orjson
 
 from app.events.bus.base import Event
-from app.events.telemetry.observer import NOBODY, Observer
+from app.events.telemetry.observer import Observer
 from app.permissions import rules
 from app.permissions.pending_requests import (
     LeaseOfRun,
@@ -153,9 +153,6 @@ class PermissionCheck:
     owner: str = ""
     """The user to whom the session belongs."""
 
-    def decide(self, approved: Ruleset) -> rules.PermissionDecision:
-        return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
-
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
@@ -174,9 +171,9 @@ PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 
 
 class Permissions:
-    def __init__(self, database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
+    def __init__(self, database: Database, writer: Writer, observer: Observer) -> None:
         self._database = database
-        kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
+        kind = RequestKind("permission", PermissionRequest.model_validate_json, _read_answer, _asked, _withdrawn)
         self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
         self.saved = SavedApprovals(database)
@@ -184,15 +181,12 @@ class Permissions:
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
         decision = await self._decide(check)
-        match decision:
-            case rules.Allowed():
-                if answer := await self.pending.take_orphan(check.request):
-                    answer.require_allowed()
-            case rules.Forbidden():
-                await self.pending.take_orphan(check.request)
-                raise PermissionDenied(decision.rules)
-            case rules.NeedsApproval():
-                (await self._wait(check)).require_allowed()
+        needs_approval = isinstance(decision, rules.NeedsApproval)
+        answer = await self._wait(check) if needs_approval else await self.pending.take_orphan(check.request)
+        if isinstance(decision, rules.Forbidden):
+            raise PermissionDenied(decision.rules)
+        if answer is not None:
+            answer.require_allowed()
 
     async def ask_unattended(self, check: PermissionCheck) -> Action:
         """The rules' decision. If it is `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict for an
@@ -231,10 +225,12 @@ class Permissions:
 
     async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
-        decision = check.decide([*await self.approved(check.location.project_id, check.owner), *added])
+        request, approved = check.request, await self.approved(check.location.project_id, check.owner)
+        subjects = check.subjects or request.patterns
+        decision = rules.decide_permission(request.permission, subjects, check.ruleset, [*approved, *added])
         if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
             return decision
-        match await check.plugin_decision(check.request, decision.action):
+        match await check.plugin_decision(request, decision.action):
             case "allow":
                 return rules.Allowed()
             case "ask":
@@ -242,7 +238,7 @@ class Permissions:
             case "deny":
                 raise PermissionVetoed()
 
-    async def approved(self, project_id: str, owner: str = "") -> Ruleset:
+    async def approved(self, project_id: str, owner: str) -> Ruleset:
         """The rules that a user's replies of `always` have added in a project."""
         scope = scope_of(project_id, owner)
         rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
@@ -294,10 +290,6 @@ class Permissions:
             return check is not None and isinstance(await self._decide(check, added), rules.Allowed)
         except PermissionVetoed:
             return False
-
-
-def _write_answer(answer: PermissionAnswer) -> str:
-    return orjson.dumps(answer).decode()
 
 
 def _read_answer(stored: str) -> PermissionAnswer:

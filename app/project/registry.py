@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from app.events.bus.base import Event
 from app.project.discovery import NO_PROJECT, ProjectInfo
-from app.project.location import Location
 from app.record import tables
 from app.record.engine import Connection, Database
 from app.record.repositories import directory_rows, session_rows
@@ -51,7 +50,7 @@ class Projects:
         shown = [each.with_sandboxes_in(may_enter) for each in projects if each.id != NO_PROJECT]
         return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)
 
-    async def register(self, location: Location, found: ProjectInfo) -> None:
+    async def register(self, found: ProjectInfo) -> None:
         """Stores the project of a directory in use, and moves to it the directory's sessions from before it was a repository."""
         moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
 

@@ -68,7 +68,8 @@ async def bound(response: httpx2.Response) -> None:
 
 class WholeEvents(httpx2.AsyncByteStream):
     """The bytes of a stream of events, one whole event at a time. Leaves out events without data, such as a comment, which
-    openai's SDK may read as JSON, and a last event that was cut off.
+    openai's SDK may read as JSON, and a last event that was cut off. Ends before `[DONE]`, the last event of openai's APIs: at
+    that the SDK would stop in the middle of six generators, and the loop make a task to close each.
 
     Raises AnswerPassedLimit; ApiFailure for an answer of another kind: a page, an error in JSON.
     """
@@ -80,23 +81,32 @@ class WholeEvents(httpx2.AsyncByteStream):
         self._url = url
         self._left_out = b""
         self._any = False
+        self._is_done = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = b""
-        async for piece in whole_events(self._stream):
+        rest, pieces = b"", whole_events(self._stream)
+        async for piece in pieces:
             if piece.endswith(LINE_ENDS) or _is_whole(piece):
                 yield b"".join([self._event(text.strip(b"\n")) for text in piece.replace(b"\r\n", b"\n").split(b"\n\n")])
             else:
                 rest = piece
+            if self._is_done:
+                await _drain(pieces)
+                return
         self._require_events(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
     def _event(self, text: bytes) -> bytes:
-        """Empty for an event without data."""
-        if (text.startswith(b"data:") or b"\ndata:" in text) and text.partition(b"data:")[2].strip():
+        """Empty for an event without data, and behind the last one."""
+        if self._is_done:
+            return b""
+        if (text.startswith(b"data:") or b"\ndata:" in text) and (data := text.partition(b"data:")[2].strip()):
             self._any = True
+            if data == b"[DONE]":
+                self._is_done = True
+                return b""
             require_few_values(text)
             if b"\\u" in text:
                 text = _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
@@ -239,7 +249,7 @@ class SdkAdapter(ABC, Generic[Client]):
             client = await self._opened()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
             async with self._ask(client, request, headers) as response:
-                events = await self._events(response)
+                events = aiter(await self._events(response))
                 async for payload in events:
                     for event in (*start, *reader.read(_object(payload, url))):
                         size.add(event)
@@ -348,7 +358,7 @@ async def _drain(events: AsyncIterator[object]) -> None:
     """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is complete."""
     import anyio
 
-    with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream):
+    with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream, AnswerPassedLimit):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:
                 pass

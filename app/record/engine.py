@@ -22,6 +22,7 @@ from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.record.postgres import Begin, Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
+from app.util.data_files import try_lock
 
 # A lock between servers that share an SQLite file, needed for SQLite before 3.51.3.
 #
@@ -72,19 +73,11 @@ class WriterLock:
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + self._timeout_seconds
-        while not _try_lock(self._descriptor):
+        while not try_lock(self._descriptor):
             if time.monotonic() > deadline:
                 raise WriterLockTimeout(f"another server has been writing to the database for {self._timeout_seconds:g} s")
             time.sleep(_POLL_SECONDS)
         return self._descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 T = TypeVar("T")
@@ -176,7 +169,8 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions begin explicitly (`transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
-    connection.text_factory = _readable  # one damaged row must not hide the others
+    # One damaged row must not hide the others.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         # Only before anything is written to a new file (see `give_back`): on another file this would wait for whoever writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -189,9 +183,6 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "cache_size=-1000",  # KiB for each of five connections; a larger cache measured no faster
     ):
         connection.execute(f"PRAGMA {pragma}")
-
-
-_readable = partial(str, encoding="utf-8", errors="replace")
 
 
 def _use_wal(connection: Any) -> None:
@@ -226,16 +217,13 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
+        self.dialect = self.engine.dialect.name
         self._in_write = _transactions(self.engine, writes=True)
         self._in_read = _transactions(_reading(self.engine), writes=False)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
-
-    @property
-    def dialect(self) -> str:
-        return self.engine.dialect.name
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Runs `query` in a read transaction on a reader thread."""

@@ -39,11 +39,15 @@ def revision(connection: Connection) -> str | None:
 
 
 def _usable_revision(engine: Engine) -> str | None:
-    """None for an empty database. Raises DatabaseUnusable."""
+    """None for an empty database. Raises DatabaseUnusable for a schema that this version does not know, and if this SQLite cannot
+    open its text index."""
     with transaction(engine) as connection:
         if lacks_fts5(connection):
             raise DatabaseUnusable(LACKS_FTS5)
-        return revision(connection)
+        found = revision(connection)
+    if found not in (None, HEAD) and (reason := unknown_schema(found)):
+        raise DatabaseUnusable(reason)
+    return found
 
 
 def require_current(engine: Engine) -> None:
@@ -53,7 +57,6 @@ def require_current(engine: Engine) -> None:
         raise DatabaseUnusable(
             "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
         )
-    _require_known(found)
     if found != HEAD:
         raise DatabaseUnusable(
             f"The database is at revision {found}, this server needs {HEAD}: stop the servers that use it, "
@@ -74,20 +77,12 @@ def unknown_schema(found: str) -> str | None:
     return None
 
 
-def _require_known(found: str) -> None:
-    """Raises DatabaseUnusable."""
-    if reason := unknown_schema(found):
-        raise DatabaseUnusable(reason)
-
-
 def upgrade(engine: Engine) -> None:
-    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable for a schema that
-    this version does not know, and if this SQLite cannot open its text index."""
+    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable."""
     found = _usable_revision(engine)
     if found == HEAD:
         return
     if found is not None:
-        _require_known(found)
         import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
     lock = writer_lock(engine)
     with hold_writer_lock(lock), transaction(engine, writes=True) as connection:

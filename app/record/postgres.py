@@ -160,12 +160,8 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
 
 def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
     """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
-    reads stays valid until it commits. Each writer notes its transaction's number, by which the outcome is found."""
-    connection.info[TRANSACTION] = _wait_for_writers(connection, timeout_ms)
-
-
-def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
-    """Looks now and then whether the present writer stands still. Returns the transaction's number."""
+    reads stays valid until it commits. Each writer notes its transaction's number, by which the outcome is found. Looks now and
+    then whether the present writer stands still."""
     deadline = time.monotonic() + timeout_ms / 1000
     # The function behind FROM runs first, so this wait has a limit of its own.
     lock = (
@@ -174,8 +170,8 @@ def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
     )
     while True:
         try:
-            number: int = connection.exec_driver_sql(lock).one()[1]
-            return number
+            connection.info[TRANSACTION] = connection.exec_driver_sql(lock).one()[1]
+            return
         except OperationalError as error:
             if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
@@ -232,7 +228,7 @@ class DatabaseLocks:
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
-        key = _key(name)
+        key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
         if self._keep_alive is None:
             self._keep_alive = LoopHeartbeat("database locks", KEEP_ALIVE_SECONDS, self._show_life)
         async with self._here.lock(name):
@@ -313,7 +309,3 @@ def locks_of(engine: Engine) -> Locks:
 
 def _ask(connection: Connection, query: str, **values: int) -> bool:
     return bool(connection.execute(text(f"SELECT {query}"), values).scalar_one())
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)

@@ -3,8 +3,7 @@
 Each statement object is created once and executed with many rows, so that SQLAlchemy compiles it once.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -159,7 +158,7 @@ class Statements:
         self._make_users()
         self.add_step_usage = Put(6, self._add_step_usage())
         self._make_session_sums()
-        self._copying = copying_statements(dialect)
+        self.copy_history = copying_statements(dialect)
 
     def _make_puts(self) -> None:
         self.put_project = Put(0, self._upsert(PROJECT, ["id"]))
@@ -352,9 +351,6 @@ class Statements:
         )
         self.add_to_session = added
         self.count_in_session = added.where(~is_counted.exists())
-
-    def copy_history(self, copy: HistoryCopy) -> list[tuple[Executable, Mapping[str, Any]]]:
-        return [(statement, asdict(copy)) for statement in self._copying]
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""

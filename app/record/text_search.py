@@ -98,9 +98,7 @@ def create_text_index(connection: Connection) -> bool:
 
 
 def has_text_index(connection: Connection) -> bool:
-    if _is_sqlite(connection):
-        return _counts(connection, _HAS_FTS)
-    return _counts(connection, _HAS_TRIGRAMS)
+    return _counts(connection, _HAS_FTS if _is_sqlite(connection) else _HAS_TRIGRAMS)
 
 
 def lacks_fts5(connection: Connection) -> bool:
@@ -114,11 +112,6 @@ def lacks_fts5(connection: Connection) -> bool:
             return True
         raise
     return False
-
-
-def facets(roles: list[str], kinds: list[str]) -> list[str]:
-    """The trigrams for one of these roles and one of these kinds."""
-    return [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
 
 
 async def tidy_trigrams(database: Database) -> None:
@@ -279,8 +272,9 @@ def _match(wanted: TextFilter) -> str | None:
         return None
     terms = [_quoted(trigram) for trigram in list(trigrams)[:MAX_TRIGRAMS]]
     if wanted.role or wanted.kind:
-        said = facets([wanted.role] if wanted.role else [*ROLES], [wanted.kind] if wanted.kind else [*KINDS])
-        terms.append(f"({' OR '.join(map(_quoted, said))})")
+        roles, kinds = [wanted.role] if wanted.role else ROLES, [wanted.kind] if wanted.kind else KINDS
+        facets = [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
+        terms.append(f"({' OR '.join(map(_quoted, facets))})")
     return " AND ".join(terms)
 
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, IntegrityError
@@ -22,7 +22,7 @@ from app.events.telemetry.observer import NOBODY, Observer
 from app.record.engine import Database, StorageError
 from app.record.postgres import may_be_committed
 from app.record.repositories import session_rows
-from app.record.statements import Put, Statements
+from app.record.statements import Put, Statements, statements
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.util import clock
@@ -122,12 +122,6 @@ class Tx:
 Work = Callable[[Tx], T]
 
 
-class Publisher(Protocol):
-    """Is given each committed event, in order. Raises nothing."""
-
-    def publish(self, event: Event) -> None: ...
-
-
 class _CommitFuture(asyncio.Future[T]):
     """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused in any case. The
     task is cancelled when the outcome is known."""
@@ -142,13 +136,9 @@ class _Posted(Generic[T]):
 
     work: Work[T]
     session_id: str | None
-    chain: Chain | None
+    chain: Chain
     done: _CommitFuture[T]
     deltas: list[tuple[Callable[[], None], Chain | None]] = field(default_factory=list)
-
-    def failure(self) -> Exception | None:
-        """Why the change cannot be stored, if an earlier change of its chain has failed."""
-        return self.chain.failure if self.chain else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +156,18 @@ class Writer:
     def __init__(
         self,
         database: Database,
-        statements: Statements,
-        publisher: Publisher,
+        publish: Callable[[Event], None],
         retry_seconds: float = RETRY_SECONDS,
         observer: Observer = NOBODY,
     ) -> None:
+        """`publish` is given each committed event, in order, and raises nothing."""
         self._database = database
         self._observer = observer
         self._retry_seconds = retry_seconds
-        self._sql = statements
+        self._sql = statements(database.dialect)
         self.has_owners = False
         """Whether sessions may belong to users. Until then no query looks for a session's owner."""
-        self._publisher = publisher
+        self._publish = publish
         self._queue: deque[_Posted[Any]] = deque()
         self._newest: dict[str, _Posted[Any]] = {}
         """By session, the newest change that is not stored yet."""
@@ -186,7 +176,7 @@ class Writer:
     def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
         """Queues a change and returns. The future is done when the change is stored and announced, with what `work` returned.
         Deltas of the session wait for it."""
-        posted = _Posted(work, session_id, chain, _CommitFuture(loop=asyncio.get_running_loop()))
+        posted = _Posted(work, session_id, chain or Chain(), _CommitFuture(loop=asyncio.get_running_loop()))
         self._queue.append(posted)
         if session_id is not None:
             self._newest[session_id] = posted
@@ -240,11 +230,11 @@ class Writer:
         """One transaction for all; if it fails, one for each in order, so that a bad change does not make others fail. While the
         database itself refuses, for at most `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
-        ready = [posted for posted in batch if posted.failure() is None]
+        ready = [posted for posted in batch if posted.chain.failure is None]
         together = await self._try_transaction(ready)
         if not isinstance(together, Exception):
             stored = iter(together)
-            return [posted.failure() or next(stored) for posted in batch]
+            return [posted.chain.failure or next(stored) for posted in batch]
         outcomes = await self._store_each(batch, together, deadline, may_try=len(ready) > 1 and not may_be_committed(together))
         _log_failures([outcome for outcome in outcomes if isinstance(outcome, Exception)])
         return outcomes
@@ -255,14 +245,14 @@ class Writer:
         """`latest`: the outcome of the transaction with all. If nobody knows whether it was committed, none is tried again."""
         outcomes: list[Outcome] = []
         for posted in batch:
-            if (failure := posted.failure()) is not None:
-                outcomes.append(failure)
+            if posted.chain.failure is not None:
+                outcomes.append(posted.chain.failure)
                 continue
             if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
                 alone = await self._try_transaction([posted])
                 latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes.append(latest)
-            if posted.chain and isinstance(latest, Exception):
+            if isinstance(latest, Exception):
                 posted.chain.failure = latest
         return outcomes
 
@@ -285,7 +275,7 @@ class Writer:
             posted.done.exception()  # posted changes may have no reader; the log has it
         else:
             for event in outcome.events:
-                self._publisher.publish(event)
+                self._publish(event)
             posted.done.set_result(outcome.result)
         for publish, chain in posted.deltas:
             if chain is None or chain.failure is None:

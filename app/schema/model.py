@@ -1,4 +1,5 @@
-"""Agents, commands and skills; providers and models. Prices are dollars a million tokens, limits are tokens (0: unknown)."""
+"""Agents, commands and skills; providers, their models and the ways to sign in. Prices are dollars per million tokens, limits are
+tokens. 0, or None where a field may be None: unknown."""
 
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,8 @@ class Modalities(Wire):
 
 
 class InterleavedField(Wire):
+    """The field of a message in which the model wants its reasoning back."""
+
     field: str
 
 
@@ -92,7 +95,7 @@ class Price(Wire):
 
 
 class CostTier(Wire):
-    """A prompt of more than `size` tokens, cached ones included, has this price for all of them."""
+    """A prompt of more than `size` tokens, cached ones included, has the price of the `PriceTier` for all of them."""
 
     type: Literal["context"] = "context"
     size: int
@@ -154,7 +157,7 @@ class OAuth(Wire):
 
 
 class ApiAuth(Wire):
-    """`metadata` is kept with the key, its `label` shown by the second API."""
+    """`metadata` is kept with the key. The second API shows its `label`."""
 
     type: Literal["api"] = "api"
     key: str
@@ -162,6 +165,8 @@ class ApiAuth(Wire):
 
 
 class WellKnownAuth(Wire):
+    """A login at an organisation: `token` is its value of the environment variable `key`, which the configuration may name."""
+
     type: Literal["wellknown"] = "wellknown"
     key: str
     token: str

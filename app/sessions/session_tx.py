@@ -1,6 +1,7 @@
 """What a change of one session may do in its transaction: what it writes and, in the same order, what it announces."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import orjson
@@ -288,8 +289,8 @@ class SessionTx:
     def copy_history(self, session: Session, copy: HistoryCopy) -> None:
         """Creates the session with messages of another one, and announces them message by message."""
         self.tx.put(self.tx.sql.add_session, rows.session_row(session))
-        for statement, values in self.tx.sql.copy_history(copy):
-            self.tx.execute(statement, values)
+        for statement in self.tx.sql.copy_history:
+            self.tx.execute(statement, asdict(copy))
         stored = message_rows.all_messages(self.connection, self.session_id)
         steps = [row.body for row in stored.parts if row.type == "step-finish"]
         sums = {"of_session": self.session_id, **sums_of_bodies(steps).added()}

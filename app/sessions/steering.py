@@ -7,7 +7,6 @@ prompt to be submitted when a laptop wakes up.
 
 import asyncio
 from collections import deque
-from typing import Final
 
 import orjson
 
@@ -112,32 +111,3 @@ class Steering:
         """`user`: the one whose clients are steered; empty on a server without users."""
         event = Event(request.type, request.wire_json(), directory=directory, owner=user)
         await self._writer.commit(lambda tx: tx.announce(event))
-
-
-SHOW_HELP: Final = "help.show"
-LIST_SESSIONS: Final = "session.list"
-SWITCH_THEME: Final = "theme.switch"
-LIST_MODELS: Final = "model.list"
-SUBMIT_PROMPT: Final = "prompt.submit"
-CLEAR_PROMPT: Final = "prompt.clear"
-
-_OLD_NAMES = {
-    "session_new": "session.new",
-    "session_share": "session.share",
-    "session_interrupt": "session.interrupt",
-    "session_compact": "session.compact",
-    "messages_page_up": "session.page.up",
-    "messages_page_down": "session.page.down",
-    "messages_line_up": "session.line.up",
-    "messages_line_down": "session.line.down",
-    "messages_half_page_up": "session.half.page.up",
-    "messages_half_page_down": "session.half.page.down",
-    "messages_first": "session.first",
-    "messages_last": "session.last",
-    "agent_cycle": "agent.cycle",
-}
-
-
-def current_name(command: str) -> str:
-    """The present name of a command that `POST /tui/execute-command` may name in the old way; other names unchanged."""
-    return _OLD_NAMES.get(command, command)

@@ -16,7 +16,7 @@ from app.record.postgres import may_be_committed
 from app.record.repositories import message_rows, session_rows
 from app.record.repositories.message_rows import StoredMessages
 from app.record.repositories.session_rows import PageBeside, SessionFilter
-from app.record.statements import Statements
+from app.record.statements import statements
 from app.record.writer import Chain, Lease, Tx, Writer
 from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
@@ -60,9 +60,8 @@ class Conversation(NamedTuple):
 
 
 class Store:
-    def __init__(self, database: Database, sql: Statements, writer: Writer, publisher: SessionPublisher) -> None:
+    def __init__(self, database: Database, writer: Writer, publisher: SessionPublisher) -> None:
         self._database = database
-        self._sql = sql
         self._writer = writer
         self._publisher = publisher
         self._leases: dict[str, Lease] = {}
@@ -260,7 +259,8 @@ class Store:
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Tries by a write that changes nothing."""
         try:
-            await self._database.write(lambda connection: bool(connection.execute(self._sql.advance_journal, {"count": 0})))
+            advance = statements(self._database.dialect).advance_journal
+            await self._database.write(lambda connection: bool(connection.execute(advance, {"count": 0})))
         except StorageError:
             return False
         return True

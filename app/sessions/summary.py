@@ -228,8 +228,8 @@ async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
-    edges = message_rows.edge_snapshots(connection, session_id, prompt_id)
-    stored, session, prompt = _Basis.read(edges.basis), _TreeSpan(*edges.session), _TreeSpan(*edges.prompt)
+    stored_basis, *edges = message_rows.edge_snapshots(connection, session_id, prompt_id)
+    stored, session, prompt = _Basis.read(stored_basis), _TreeSpan(*edges[:2]), _TreeSpan(*edges[2:])
     basis = f"{session} {message_rows.patches_version(connection, session_id)}" if str(session) else session.after or ""
     current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
     touched = _touched(connection, session_id) if str(session) and basis != stored.session else set()

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -196,9 +196,11 @@ class Tool(ABC, Generic[P]):
         if cls.edits_files:
             EDITING_TOOLS.add(cls.id)
 
+    @cached_property
     def description(self) -> str:
         return load_description(self.id)
 
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, as the model sees it."""
         return _json_schema(self.parameters)
@@ -218,11 +220,5 @@ class ExternalTool(Tool[Arguments]):
 
     def __init__(self, id: str, description: str, schema: dict[str, Any]) -> None:
         self.id = id
-        self._description = description
-        self._schema = schema
-
-    def description(self) -> str:
-        return self._description
-
-    def schema(self) -> dict[str, Any]:
-        return self._schema
+        self.description = description
+        self.schema = schema

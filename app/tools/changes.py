@@ -100,20 +100,15 @@ def _shortest(old: Sequence[str], new: Sequence[str], region: Region) -> list[Re
 
 
 def _split_at_anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
-    anchors = _anchors(old, new, region)
+    """Compares the parts between the lines that occur exactly once on each side, in the same order."""
+    once_old = _indices_of_unique(old, region.old, region.old_end)
+    once_new = _indices_of_unique(new, region.new, region.new_end)
+    anchors = _longest_ascending([(at, once_new[line]) for line, at in once_old.items() if line in once_new])
     if not anchors:
         return [region]
     bounds = [(region.old - 1, region.new - 1), *anchors, (region.old_end, region.new_end)]
     gaps = [Region(old_at + 1, old_next, new_at + 1, new_next) for (old_at, new_at), (old_next, new_next) in pairwise(bounds)]
     return [part for gap in gaps for part in _refine(old, new, gap)]
-
-
-def _anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[tuple[int, int]]:
-    """The longest ascending series of index pairs of lines that occur exactly once on each side."""
-    once_old = _indices_of_unique(old, region.old, region.old_end)
-    once_new = _indices_of_unique(new, region.new, region.new_end)
-    pairs = [(position, once_new[line]) for line, position in once_old.items() if line in once_new]
-    return _longest_ascending(pairs)
 
 
 def _indices_of_unique(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
@@ -195,20 +190,15 @@ def _trim_indent(body: list[str]) -> list[str]:
     return [line[0] + line[1 + common :] if line[0] in " +-" else line for line in body]
 
 
-@dataclass(frozen=True, slots=True)
-class FormattedFile:
-    """`file`: as it is now; None if no formatter ran. `errors`: by formatter, why it failed."""
+async def format_file(ctx: ToolContext, path: Path, root: Root) -> tuple[TextFile | None, dict[str, str]]:
+    """The file as it is now, None if no formatter ran; and by formatter, why it failed.
 
-    file: TextFile | None = None
-    errors: Mapping[str, str] = field(default_factory=dict)
-
-
-async def format_file(ctx: ToolContext, path: Path, root: Root) -> FormattedFile:
-    """The caller holds the file's lock. For files of the project only: a file outside is opened to the model, not to the
-    project's programs. Raises ToolError if the change of a formatter that failed cannot be undone."""
+    The caller holds the file's lock. For files of the project only: a file outside is opened to the model, not to the
+    project's programs. Raises ToolError if the change of a formatter that failed cannot be undone.
+    """
     due = await ctx.host.formatters(path) if project_of(ctx).contains(path) else ()
     if not due:
-        return FormattedFile()
+        return None, {}
     file: TextFile = await asyncio.to_thread(_require, path, root)
     errors: dict[str, str] = {}
     for formatter in due:
@@ -222,7 +212,7 @@ async def format_file(ctx: ToolContext, path: Path, root: Root) -> FormattedFile
             errors[formatter.name] = reason or "it left no file that could be edited"
             formatter.failed(errors[formatter.name])
         file = made if made is not None else await text_file.finish_in_thread(_restored, path, file, root)
-    return FormattedFile(file, errors)
+    return file, errors
 
 
 def format_metadata(errors: Mapping[str, str]) -> dict[str, Any]:
@@ -264,34 +254,28 @@ class TextChange:
     format_errors: Mapping[str, str] = field(default_factory=dict)
     """By formatter, why it failed."""
 
-    @property
-    def diff(self) -> str:
-        return self.delta.text
-
     def filediff(self) -> dict[str, Any]:
         """OpenCode's FileDiff with an absolute path: newer clients read the patch, older ones both texts."""
         return {
             "file": str(self.path),
             "before": text_file.json_text(self.original.text if self.original else ""),
             "after": text_file.json_text(self.after),
-            "patch": self.diff,
+            "patch": self.delta.text,
             "additions": self.delta.additions,
             "deletions": self.delta.deletions,
         }
 
     def edit_metadata(self) -> dict[str, Any]:
-        return {"diagnostics": {}, "diff": self.diff, "filediff": self.filediff(), **self.format_metadata()}
+        failed = format_metadata(self.format_errors)
+        return {"diagnostics": {}, "diff": self.delta.text, "filediff": self.filediff(), **failed}
 
-    def format_metadata(self) -> dict[str, Any]:
-        return format_metadata(self.format_errors)
-
-    def formatted(self, formatted: FormattedFile) -> Self:
+    def formatted(self, file: TextFile, errors: Mapping[str, str]) -> Self:
         """With the text that formatters have made of this one."""
-        if formatted.file is None or formatted.file.text == self.after:
-            return replace(self, format_errors=formatted.errors)
-        before, after = self.original.text if self.original else "", formatted.file.text
-        delta = compare(str(self.path), text_file.json_text(before), text_file.json_text(after))
-        return replace(self, after=after, data=formatted.file.data(), delta=delta, format_errors=formatted.errors)
+        if file.text == self.after:
+            return replace(self, format_errors=errors)
+        before = self.original.text if self.original else ""
+        delta = compare(str(self.path), text_file.json_text(before), text_file.json_text(file.text))
+        return replace(self, after=file.text, data=file.data(), delta=delta, format_errors=errors)
 
 
 class FileEditor:
@@ -308,16 +292,16 @@ class FileEditor:
             self._require(ctx.session_id, path, original, requirement)
             await unsaved.require_saved(ctx, path)
             change = await asyncio.to_thread(plan_change, path, original, derive)
-            about = {"filepath": str(path), "diff": change.diff}
+            about = {"filepath": str(path), "diff": change.delta.text}
             await ctx.host.require_permission(ToolPermission("edit", [relative_name(ctx, path)], ["*"], about))
             require_in_place(ctx, path)
             text_file.require_unchanged(path, original, root)
             stamp = await text_file.finish_in_thread(text_file.write, path, change.data, None, root)
             self._times.record(ctx.session_id, path, stamp)
-            formatted = await format_file(ctx, path, root)
-            if formatted.file is not None:
-                self._times.record(ctx.session_id, path, formatted.file.stamp)
-                change = await asyncio.to_thread(change.formatted, formatted)
+            formatted, errors = await format_file(ctx, path, root)
+            if formatted is not None:
+                self._times.record(ctx.session_id, path, formatted.stamp)
+                change = await asyncio.to_thread(change.formatted, formatted, errors)
         await ctx.host.file_edited(path)
         return change
 

@@ -54,15 +54,15 @@ class CustomTool(Tool[BaseModel]):
         self._definition = definition
         self._sandbox = sandbox
         self._environment = environment
-        self._schema = _schema_of(definition.args)
-        self.parameters = Arguments if self._schema else _model_of(definition.args)
-        _Description.model_validate(plain_json({"description": self.description(), "schema": self.schema()}))
-
-    def description(self) -> str:
-        return self._definition.description
-
-    def schema(self) -> dict[str, Any]:
-        return self._schema or super().schema()
+        self.description = definition.description
+        args = definition.args
+        if isinstance(args, type):
+            self.parameters = args
+        elif isinstance(args, Mapping) and args.get("type") == "object":
+            self.parameters, self.schema = Arguments, dict(args)
+        else:
+            self.parameters = create_model("Arguments", **args)
+        _Description.model_validate(plain_json({"description": self.description, "schema": self.schema}))
 
     async def execute(self, args: BaseModel, ctx: ToolContext) -> ToolResult:
         await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
@@ -129,16 +129,6 @@ def custom_tools(definitions: Mapping[str, Definition], sandbox: Sandbox, enviro
         except Exception as error:
             log.exception("tool %s is left out: %s", id, error)
     return tools
-
-
-def _schema_of(args: Any) -> dict[str, Any] | None:
-    """The JSON schema; None for a Pydantic model and for `{name: type}`."""
-    return dict(args) if isinstance(args, Mapping) and args.get("type") == "object" else None
-
-
-def _model_of(args: Any) -> type[BaseModel]:
-    """Builds a Pydantic model from `{name: type}`; returns a Pydantic model as it is."""
-    return args if isinstance(args, type) else create_model("Arguments", **args)
 
 
 class McpTool(ExternalTool):

@@ -49,10 +49,6 @@ class Chunk:
     lines: list[PatchLine] = field(default_factory=list)
     at_end: bool = False
 
-    @property
-    def expected(self) -> list[str]:
-        return _expected(self.lines)
-
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
@@ -174,7 +170,7 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
     at_end: list[str] = []
     done = 0
     for chunk in chunks:
-        if not chunk.expected:
+        if not _expected(chunk.lines):
             at_end += [line.text + ending for line in chunk.lines]
             continue
         start, patched = target.find(chunk, done)
@@ -209,19 +205,16 @@ class _PatchedText:
     def find(self, chunk: Chunk, start: int) -> tuple[int, list[PatchLine]]:
         """Where the chunk begins, and its lines."""
         for context in chunk.contexts:
-            start = self._find_context(context, start) + 1
+            above = self._seek([context], start, at_end=False)
+            if above is None:
+                raise PatchError(f"the context line {context!r} was not found in {self._name}")
+            start = above + 1
         for lines in (chunk.lines, _without_blank_tail(chunk.lines)):
             expected = _expected(lines)
             found = self._seek(expected, start, at_end=chunk.at_end) if expected else None
             if found is not None:
                 return found, lines
-        raise PatchError(f"these lines were not found in {self._name}:\n" + "\n".join(chunk.expected))
-
-    def _find_context(self, context: str, start: int) -> int:
-        found = self._seek([context], start, at_end=False)
-        if found is None:
-            raise PatchError(f"the context line {context!r} was not found in {self._name}")
-        return found
+        raise PatchError(f"these lines were not found in {self._name}:\n" + "\n".join(_expected(chunk.lines)))
 
     def _seek(self, wanted: list[str], start: int, *, at_end: bool) -> int | None:
         """The first match from `start`, or at the end of the file if `at_end`: first exactly, then ever more loosely."""

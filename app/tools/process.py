@@ -9,10 +9,10 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO
 
 from app.project.sandbox.scope import Program
@@ -63,16 +63,18 @@ async def run(
     empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
     """
     mark = processes.new()
-    async with _pipe() as (output, write_end):
+    async with pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
             async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
-                timed_out = not await _exited_within(process, pump, timeout)
+                timed_out = not await _ends_within(process, timeout)
+                if not timed_out:  # its child processes may still write
+                    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
             if timed_out:
-                await _end_marked(program, mark)
+                await end_marked(program, mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
         except asyncio.CancelledError:
-            await asyncio.shield(_end_marked(program, mark))
+            await asyncio.shield(end_marked(program, mark))
             raise
         finally:
             await _finish_task(pump)
@@ -80,25 +82,12 @@ async def run(
     return ProcessExit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
 
 
-async def _exited_within(process: Process, pump: asyncio.Task[None], timeout: float) -> bool:
-    """Whether the program ended in time. Then reads the output of its child processes for OUTPUT_GRACE_SECONDS seconds."""
-    if not await _ends_within(process, timeout):
-        return False
-    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    process: Process
-    output: asyncio.StreamReader
-
-
 @asynccontextmanager
-async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[Child]:
-    """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
-    async with _pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
-        yield Child(process, output)
+async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
+    """Runs the program during the block and kills its process group at the end. Gives the process and its output. Raises OSError
+    as `run` does."""
+    async with pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
+        yield process, output
 
 
 async def end_group(process: Process, is_confined: bool = False) -> None:
@@ -121,7 +110,7 @@ async def _end_confined(process: Process) -> None:
     reaps no orphans."""
     for number, seconds in ((signal.SIGTERM, TERM_GRACE_SECONDS), (signal.SIGKILL, KILL_WAIT_SECONDS)):
         if process.returncode is None:
-            await asyncio.to_thread(_signal_members, process.pid, number)
+            await asyncio.to_thread(processes.signal_members, process.pid, number)
             await _ends_within(process, seconds)
 
 
@@ -130,13 +119,13 @@ def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
     return {**(os.environ if env is None else env), processes.VARIABLE: mark}
 
 
-async def _end_marked(program: Program, mark: str) -> None:
+async def end_marked(program: Program, mark: str) -> None:
     if not program.is_confined:
         await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 @asynccontextmanager
-async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
     """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
@@ -212,14 +201,6 @@ def yield_processor(group: int) -> None:
         os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)
 
 
-def _signal_members(group: int, number: int) -> None:
-    """All of the group but its leader."""
-    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-        with suppress(OSError):
-            if pid != group and os.getpgid(pid) == group:
-                os.kill(pid, number)
-
-
 def _signal_group(group: int, number: int) -> bool:
     """False if the group has no process that this one may signal."""
     try:
@@ -237,21 +218,16 @@ def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | No
     return which("bash") or "/bin/sh"
 
 
-def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> frozenset[str]:
-    """The variables that commands must not see.
+def command_environment(environment: Mapping[str, str], provider_names: frozenset[str]) -> dict[str, str]:
+    """The variables that commands may see.
 
-    These are `provider_names` (the variables of the connected providers); variables that start with a known provider's name and
-    end in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
+    Without `provider_names` (the variables of the connected providers); variables that start with a known provider's name and end
+    in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
     visible, because commands need them.
     """
-    listed = frozenset(provider_names)
-    return frozenset(name for name in names if name in listed or _is_secret(name))
+    return {name: value for name, value in environment.items() if name not in provider_names and not _is_secret(name)}
 
 
 def _is_secret(name: str) -> bool:
     belongs_to_provider = name.startswith(_PROVIDER_PREFIXES) and name.endswith(_SECRET_SUFFIXES)
     return belongs_to_provider or is_servers_own(name)
-
-
-def without_variables(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in hidden}

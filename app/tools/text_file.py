@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -55,6 +56,12 @@ def open_file(path: Path, root: Root = ROOT) -> int:
     """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
     with folder_of(path, root) as folder:
         return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+
+
+def opened(path: Path, root: Root = ROOT) -> BufferedReader:
+    """For reading, as by `open_file`. Raises IsADirectoryError for a directory, whose descriptor an opener closes and `fdopen`
+    leaves open."""
+    return open(path, "rb", opener=lambda _path, _flags: open_file(path, root))
 
 
 def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
@@ -111,41 +118,36 @@ class Stamp(NamedTuple):
         return cls(status.st_mtime_ns, status.st_size)
 
 
-@dataclass(frozen=True, slots=True)
-class _SeenVersion:
-    stamp: Stamp
-    at_ms: int
-
-
 class FileTimes:
     """Keeps the newest `capacity` (session, file) pairs; the session has to read a dropped file again. `check_disabled` is
-    OPENCODE_DISABLE_FILETIME_CHECK. Methods access the disk only if no stamp is given."""
+    OPENCODE_DISABLE_FILETIME_CHECK."""
 
     def __init__(self, *, check_disabled: bool = False, capacity: int = _CAPACITY) -> None:
         self._check_disabled = check_disabled
         self._capacity = capacity
-        self._seen: OrderedDict[tuple[str, str], _SeenVersion] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], tuple[Stamp, int]] = OrderedDict()
+        """With the time, in milliseconds, at which the version was seen."""
 
-    def record(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
+    def record(self, session_id: str, path: Path, stamp: Stamp) -> None:
         """Records that the session read or wrote this version."""
         key = _key(session_id, path)
-        self._seen[key] = _SeenVersion(stamp or Stamp.of(path.stat()), clock.now_ms())
+        self._seen[key] = stamp, clock.now_ms()
         self._seen.move_to_end(key)
         while len(self._seen) > self._capacity:
             self._seen.popitem(last=False)
 
-    def check(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
+    def check(self, session_id: str, path: Path, now: Stamp) -> None:
         """Raises ToolError if the session has not read the file, or the file has changed since."""
         if self._check_disabled:
             return
         seen = self._seen.get(_key(session_id, path))
         if seen is None:
             raise ToolError(f"You must read file {path} before overwriting it: use the read tool first.")
-        now = stamp or Stamp.of(path.stat())
-        if now != seen.stamp:
+        read_stamp, read_at_ms = seen
+        if now != read_stamp:
             raise ToolError(
                 f"File {path} has been modified since it was last read.\n"
-                f"Modified: {clock.iso_utc(now.mtime_ns // 1_000_000)}\nLast read: {clock.iso_utc(seen.at_ms)}\n"
+                f"Modified: {clock.iso_utc(now.mtime_ns // 1_000_000)}\nLast read: {clock.iso_utc(read_at_ms)}\n"
                 "Read it again before changing it."
             )
 
@@ -172,9 +174,12 @@ def read(path: Path, root: Root = ROOT) -> TextFile | None:
     """None if the file does not exist. `root` is that of app.tools.text_file, here and below. Raises ToolError for anything
     but a regular file of at most MAX_BYTES."""
     try:
-        with os.fdopen(open_file(path, root), "rb") as file:
+        with opened(path, root) as file:
             status = os.fstat(file.fileno())
-            _require_editable(path, status)
+            _require_regular(path, status)
+            if status.st_size > MAX_BYTES:
+                size = f"{status.st_size} bytes, limit {MAX_BYTES}"
+                raise ToolError(f"File is too large for this tool ({size}): {path}. Use the bash tool.")
             data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -266,14 +271,6 @@ def _require_regular(path: Path, status: os.stat_result) -> None:
 
 def _directory(path: Path) -> str:
     return f"Path is a directory, not a file: {path}"
-
-
-def _require_editable(path: Path, status: os.stat_result) -> None:
-    _require_regular(path, status)
-    if status.st_size > MAX_BYTES:
-        raise ToolError(
-            f"File is too large for this tool ({status.st_size} bytes, limit {MAX_BYTES}): {path}. Use the bash tool."
-        )
 
 
 def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:

@@ -21,7 +21,7 @@ from app.tools.builtin.find import GlobTool, GrepTool, ListTool
 from app.tools.builtin.lsp import LspTool
 from app.tools.builtin.read import ReadTool
 from app.tools.builtin.webfetch import WebFetchTool
-from app.tools.process import choose_shell, secret_names, without_variables
+from app.tools.process import choose_shell, command_environment
 from app.tools.text_file import FileLocks, FileTimes
 from app.tools.web import PinnedRequests
 
@@ -51,7 +51,7 @@ class Toolbox:
         self.read = ReadTool(self.times)
         self.list = ListTool(sandbox)
         self.shell = choose_shell(settings.environment)
-        self.environment = without_variables(settings.environment, secret_names(settings.environment, settings.provider_env))
+        self.environment = command_environment(settings.environment, settings.provider_env)
         """The environment of commands, without providers' keys."""
         self.bash = BashTool(
             shell=self.shell,
@@ -77,7 +77,6 @@ class Toolbox:
             BatchTool(),
             *([LspTool()] if settings.flags.experimental_lsp_tool else []),
         )
-
         self._names = frozenset(self.ids())
 
     def hide_variables(self, names: Iterable[str]) -> None:
@@ -90,7 +89,7 @@ class Toolbox:
         return [*(tool.id for tool in self._fixed), TaskTool.id, SkillTool.id]
 
     def for_model(
-        self, model: Model, config: Config, flags: Flags, subagents: Sequence[Agent] = (), skills: Sequence[Skill] = ()
+        self, model: Model, config: Config, flags: Flags, subagents: Sequence[Agent], skills: Sequence[Skill]
     ) -> dict[str, Tool[Any]]:
         """The tools that suit the model and are enabled by the configuration, by id."""
         tools = {tool.id: tool for tool in (*self._fixed, TaskTool(subagents), SkillTool(skills))}
@@ -106,8 +105,7 @@ class Toolbox:
     ) -> dict[str, Tool[Any]]:
         """The tools that an agent may use, without those that its rules deny altogether; `invalid` is always included."""
         allowed = [skill for skill in skills if evaluate("skill", skill.name, agent.permission).action != "deny"]
-        own = self.for_model(model, config, flags, subagents, allowed)
-        return _not_hidden(own, agent)
+        return _not_hidden(self.for_model(model, config, flags, subagents, allowed), agent)
 
     def external(self, tools: Iterable[Tool[Any]], agent: Agent) -> dict[str, Tool[Any]]:
         """The tools of plugins and MCP servers that an agent may use. None replaces a tool of the server."""

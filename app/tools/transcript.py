@@ -31,11 +31,7 @@ class Transcript:
             self._preview += self._decoder.decode(chunk)
         room = max(self._half - len(self._head), 0)
         self._head += chunk[:room]
-        if len(chunk) > room:
-            self._add_to_tail(chunk[room:])
-
-    def _add_to_tail(self, chunk: bytes) -> None:
-        self._tail += chunk
+        self._tail += chunk[room:]
         excess = max(len(self._tail) - self._half, 0)
         del self._tail[:excess]
         self._dropped += excess
@@ -89,15 +85,12 @@ class LivePreview:
             await self._changed.wait()
             self._changed.clear()
             await self._publish_change()
-            await self._pause()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._closing.wait()
         await self._publish_change()
 
     async def _publish_change(self) -> None:
         if self._text != self._published:
             self._published = self._text
             await self._publish(self._text)
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._interval):
-                await self._closing.wait()

@@ -48,23 +48,18 @@ class OutputStore:
     async def bound(self, text: str, *, may_delegate: bool) -> BoundedOutput:
         """The beginning, if the text is too long. `may_delegate`: the agent has the task tool; the hint suggests a subagent to
         search the file. Characters that UTF-8 cannot encode become `?`."""
-        if len(text) <= self._max_bytes:
+        if len(text) <= self._max_bytes:  # a longer text cannot fit: a character has at least one byte
             data = text.encode("utf-8", "replace")
-            if self._fits(data):
+            if len(data) <= self._max_bytes and data.count(b"\n") < self._max_lines:
                 return BoundedOutput(data.decode(), truncated=False)
         return await finish_in_thread(self._truncate, text, may_delegate)
 
-    async def cleanup(self, now_ms: int) -> int:
-        """Removes files older than a week at `now_ms`; returns how many."""
-        return await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
-
-    def _fits(self, data: bytes) -> bool:
-        return len(data) <= self._max_bytes and data.count(b"\n") < self._max_lines
+    async def cleanup(self, now_ms: int) -> None:
+        """Removes files older than a week at `now_ms`."""
+        await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
 
     def _truncate(self, text: str, may_delegate: bool) -> BoundedOutput:
         data = text.encode("utf-8", "replace")
-        if self._fits(data):
-            return BoundedOutput(data.decode(), truncated=False)
         path = self._keep(data)
         preview = _beginning(data, self._max_lines, self._max_bytes)
         return BoundedOutput(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
@@ -74,7 +69,7 @@ class OutputStore:
         path = self.directory / ids.ascending("tool")
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(path, "xb", opener=_private_opener) as file:
+            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 file.write(data)
         except OSError as error:
             log.warning("the whole of a long output could not be kept: %s", error)
@@ -83,19 +78,12 @@ class OutputStore:
             return None
         return path
 
-    def _remove_before(self, limit: float) -> int:
+    def _remove_before(self, limit: float) -> None:
         """Another server of this data directory may remove the same files meanwhile."""
-        removed = 0
         for path in self.directory.glob("tool_*") if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):
                 if path.lstat().st_mtime < limit:
                     path.unlink()
-                    removed += 1
-        return removed
-
-
-def _private_opener(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 def _beginning(data: bytes, max_lines: int, max_bytes: int) -> str:

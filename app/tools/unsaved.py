@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.tools import text_file
@@ -17,17 +16,9 @@ TICK_SECONDS = 0.02
 _Way = list[tuple[int, int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class UnsavedText:
-    """`stamp`: the stored file's; None if there is no file."""
-
-    text: str
-    stamp: Stamp | None
-
-
-async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
-    """`path`: returned by `locate`, and readable for the session. None if the editor has the stored text, if no editor is there
-    or answers in time, and for files that are no text."""
+async def find(ctx: ToolContext, path: Path) -> tuple[str, Stamp | None] | None:
+    """The text, and the stamp of the stored file (None if there is no file). `path`: returned by `locate`, and readable for the
+    session. None if the editor has the stored text, if no editor is there or answers in time, and for files that are no text."""
     editor = await ctx.host.editor()
     if editor is None or not project_of(ctx).contains(path):
         return None
@@ -37,7 +28,7 @@ async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
         before = await _settled_way(path, root)
     except (ToolError, OSError):
         return None
-    if stored is not None and not _is_text(stored.text):
+    if stored is not None and ("\0" in stored.text or text_file.json_text(stored.text) != stored.text):
         return None
     text = await editor(path)
     if text is None or _lines(text) == _lines(stored.text if stored else ""):
@@ -45,7 +36,7 @@ async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
     require_in_place(ctx, path)
     if await asyncio.to_thread(_way, path, root) != before:
         return None
-    return UnsavedText(text, stored.stamp if stored else None)
+    return text, stored.stamp if stored else None
 
 
 async def require_saved(ctx: ToolContext, path: Path) -> None:
@@ -56,10 +47,6 @@ async def require_saved(ctx: ToolContext, path: Path) -> None:
             f"{path} is open in the user's editor with changes that are not saved, so it was left alone. "
             "Ask the user to save it, then read it again."
         )
-
-
-def _is_text(text: str) -> bool:
-    return "\0" not in text and text_file.json_text(text) == text
 
 
 def _lines(text: str) -> str:

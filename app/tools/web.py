@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from app.util.environment import system_tls
 
 if TYPE_CHECKING:
-    from http.cookiejar import CookieJar
-
     import httpx2
 
 Address = IPv4Address | IPv6Address
@@ -84,13 +82,16 @@ class PinnedRequests:
     def client(self, connect_seconds: float, headers: dict[str, str] | None = None) -> "httpx2.AsyncClient":
         """Keeps connections by address. Ignores the proxies of the environment, because the address behind a
         proxy cannot be checked, and follows no redirect."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         return httpx2.AsyncClient(
             transport=httpx2.AsyncHTTPTransport(verify=self._tls()),
             headers=headers,
             timeout=httpx2.Timeout(None, connect=connect_seconds),
-            cookies=_no_cookies(),
+            # No cookies: httpx2 stores them by the host in the URL, here an address, which several hosts may share.
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             trust_env=False,
         )
 
@@ -135,13 +136,6 @@ class PinnedRequests:
         return found
 
 
-def _no_cookies() -> "CookieJar":
-    """httpx2 stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
-    from http.cookiejar import CookieJar, DefaultCookiePolicy
-
-    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-
-
 class FetchFailed(Exception):
     """The message says why, for users and models."""
 
@@ -180,17 +174,13 @@ async def _follow(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "
 async def _get(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "httpx2.URL") -> AsyncIterator["httpx2.Response"]:
     response = await requests.send(client, "GET", url, {})
     try:
-        if _is_browser_challenge(response):
+        # Cloudflare challenges clients that claim to be a browser and fail its checks.
+        if response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge":
             await response.aclose()
             response = await requests.send(client, "GET", url, {"User-Agent": _PLAIN_AGENT})
         yield response
     finally:
         await response.aclose()
-
-
-def _is_browser_challenge(response: "httpx2.Response") -> bool:
-    """Cloudflare challenges clients that claim to be a browser and fail its checks."""
-    return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
 
 
 async def _read(response: "httpx2.Response", url: str, max_bytes: int) -> WebPage:

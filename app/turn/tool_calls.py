@@ -191,7 +191,7 @@ class ToolCalls:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model."""
-        return tuple(ToolSpec(tool.id, tool.description(), tool.schema()) for tool in self._tools.values() if tool.id != INVALID)
+        return tuple(ToolSpec(tool.id, tool.description, tool.schema) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
         name = self._repaired(call.tool)

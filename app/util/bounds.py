@@ -72,19 +72,6 @@ class AnswerPassedLimit(Exception):
     """The message says which limit."""
 
 
-class BodyBytes:
-    def __init__(self, most: int = 0) -> None:
-        """`most`: instead of MAX_BODY_BYTES."""
-        self._most = most or MAX_BODY_BYTES
-        self._count = 0
-
-    def add(self, chunk: bytes) -> None:
-        """Raises AnswerPassedLimit."""
-        self._count += len(chunk)
-        if self._count > self._most:
-            raise AnswerPassedLimit(f"The answer has more than {self._most} bytes")
-
-
 async def whole_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """What has come of a stream of events, up to an empty line each time; at the end what is left, an event without one. A stream
     as a whole may have any size. Raises AnswerPassedLimit."""
@@ -120,9 +107,10 @@ def require_few_values(text: bytes) -> None:
 
 
 async def body_of(chunks: AsyncIterable[bytes], most: int = 0) -> bytes:
-    """The whole body. Raises AnswerPassedLimit."""
-    count, body = BodyBytes(most), bytearray()
+    """The whole body. `most`: instead of MAX_BODY_BYTES. Raises AnswerPassedLimit."""
+    body, most = bytearray(), most or MAX_BODY_BYTES
     async for chunk in chunks:
-        count.add(chunk)
         body += chunk
+        if len(body) > most:
+            raise AnswerPassedLimit(f"The answer has more than {most} bytes")
     return bytes(body)

@@ -46,20 +46,15 @@ class PrivateJson:
     def updating(self) -> Iterator[dict[str, Any]]:
         """Yields the content to be changed in place, and stores it if the block ends without an exception. Holds a lock that
         other servers and commands of the same user respect."""
-        with self._locked():
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             content = self.read()
             before = deepcopy(content)
             yield content
             if content != before:
                 self._write(content)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
         finally:
             os.close(descriptor)
 
@@ -68,7 +63,8 @@ class PrivateJson:
 
         mkstemp creates its file with mode 0600, so that others can never read the content.
         """
-        self._keep_broken_file()
+        if self.path.exists() and not isinstance(self._content(), dict):
+            self.path.replace(self.path.with_suffix(".json.bad"))
         descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -79,10 +75,6 @@ class PrivateJson:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-
-    def _keep_broken_file(self) -> None:
-        if self.path.exists() and not isinstance(self._content(), dict):
-            self.path.replace(self.path.with_suffix(".json.bad"))
 
     def _content(self) -> Any:
         try:
@@ -141,12 +133,13 @@ def lock_directory(path: Path, *, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process holds the directory, until the block or the process ends; another process may hold it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield _try_lock(descriptor, wait)
+        yield try_lock(descriptor, wait=wait)
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int, wait: bool) -> bool:
+def try_lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Whether this process has the lock now, until the descriptor is closed; another process may have it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -176,16 +169,11 @@ def volume_id(data_dir: Path) -> str:
     """The directory's random name. Of servers that draw one at the same moment all get the one that is kept. Raises OSError."""
     path = data_dir / _VOLUME
     if not path.exists():
-        _draw(path)
+        drawn = path.with_name(f"{_VOLUME}.{secrets.token_hex(4)}")
+        drawn.write_text(secrets.token_hex(8))
+        try:
+            with suppress(FileExistsError):  # the file appears with its content; a link fails if another server was first
+                os.link(drawn, path)
+        finally:
+            drawn.unlink()
     return path.read_text().strip()
-
-
-def _draw(path: Path) -> None:
-    """The file appears with its content: a link fails if another server was first."""
-    drawn = path.with_name(f"{_VOLUME}.{secrets.token_hex(4)}")
-    drawn.write_text(secrets.token_hex(8))
-    try:
-        with suppress(FileExistsError):
-            os.link(drawn, path)
-    finally:
-        drawn.unlink()

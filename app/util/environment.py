@@ -3,7 +3,7 @@ OPENCODE_TEST_HOME replaces the home directory in tests."""
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,8 +12,8 @@ _PREFIXES = ("XDG_", "LC_")
 _SERVERS_OWN = ("OPENSESSION_", "OPENCODE_SERVER_", "OPENCODE_CONFIG_CONTENT")
 
 
-def minimal(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    return {name: value for name, value in inherited.items() if name in _NEEDED or name.startswith(_PREFIXES)}
+def minimal(inherited: Mapping[str, str] = os.environ, also: Collection[str] = ()) -> dict[str, str]:
+    return {name: value for name, value in inherited.items() if name in _NEEDED or name in also or name.startswith(_PREFIXES)}
 
 
 def is_servers_own(name: str) -> bool:
@@ -24,6 +24,11 @@ def is_servers_own(name: str) -> bool:
 
 def home() -> Path:
     return Path(os.environ.get("OPENCODE_TEST_HOME") or os.path.expanduser("~"))  # noqa: PTH111  a fifth of `Path.home`
+
+
+def expand_path(name: str, base: Path = Path()) -> Path:
+    """A path as a configuration names it: below the home directory after `~/`, else from `base` on."""
+    return home() / name[2:] if name.startswith("~/") else base / name
 
 
 def _xdg(variable: str, fallback: str) -> Path:

@@ -72,17 +72,17 @@ def _git_dir(place: str) -> str | None:
     entry = f"{place}/.git"
     if os.path.isdir(entry):  # noqa: PTH112  as texts: this is done before each git process
         return entry if os.path.lexists(f"{entry}/HEAD") else None
-    named = _text(entry).partition("gitdir: ")[2].strip()
+    named = read_small(entry).partition("gitdir: ")[2].strip()
     return os.path.join(place, named) if named else None  # noqa: PTH118
 
 
 def _of_repository(place: str, git_dir: str) -> Iterator[FileRefused]:
-    common = os.path.join(git_dir, _text(f"{git_dir}/commondir").strip()).rstrip("/")  # noqa: PTH118
+    common = os.path.join(git_dir, read_small(f"{git_dir}/commondir").strip()).rstrip("/")  # noqa: PTH118
     for top in dict.fromkeys((git_dir, common)):
         yield from _refused(f"{top}/{name}" for name in _SMALL)
         yield from _refused((f"{top}/{name}" for name in _ANY_SIZE), math.inf)
-        yield from _refused(islice(_named_by(_text(f"{top}/config"), top), _MOST_NAMED))
-    reference = _text(f"{git_dir}/HEAD").partition("ref: ")[2].strip()
+        yield from _refused(islice(_named_by(read_small(f"{top}/config"), top), _MOST_NAMED))
+    reference = read_small(f"{git_dir}/HEAD").partition("ref: ")[2].strip()
     yield from _refused([f"{common}/{reference}"] if reference else [])
     if (found := checkout_obstacle(place)) is not None:
         yield found
@@ -108,7 +108,8 @@ def _refused(paths: Iterable[str], limit: float = MAX_BYTES) -> Iterator[FileRef
             yield FileRefused(path, f"is larger than {MAX_BYTES // 1024} KiB")
 
 
-def _text(path: str) -> str:
+def read_small(path: str | Path) -> str:
+    """Empty for anything but a small regular file, which `obstacle` refuses."""
     try:
         return (read_bytes(path, anywhere) or b"").decode("utf-8", "surrogateescape")
     except (OSError, ValueError):

@@ -40,13 +40,9 @@ _lock = threading.Lock()
 _last_tick = 0
 
 
-def _next_tick() -> int:
-    """Milliseconds * 4096 + a counter. Strictly increasing, even if the clock steps back."""
-    return _reserved(1)
-
-
-def _reserved(count: int) -> int:
-    """Reserves `count` ticks; returns the first."""
+def _ticks(count: int = 1) -> int:
+    """Reserves `count` ticks, and returns the first: milliseconds * 4096 + a counter. Strictly increasing, even if the clock
+    steps back."""
     global _last_tick
     with _lock:
         first = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
@@ -59,14 +55,16 @@ def follow(*made: str) -> None:
     change nothing."""
     global _last_tick
     with _lock:
-        now = max(clock.now_ms() * 4096, _last_tick)
-        ahead = [(int(found[1], 16) - now) & _TIME_MASK for each in made if (found := _MADE.fullmatch(each))]
-        _last_tick = now + max([0, *(ticks for ticks in ahead if ticks < _TICKS_OF_A_DAY)])
+        now = _last_tick = max(clock.now_ms() * 4096, _last_tick)
+        for found in filter(None, map(_MADE.fullmatch, made)):
+            ahead = (int(found[1], 16) - now) & _TIME_MASK
+            if ahead < _TICKS_OF_A_DAY:
+                _last_tick = max(_last_tick, now + ahead)
 
 
 def reserve(count: int) -> tuple[int, str]:
     """For `count` ascending ids, which the database makes: the number of the first one, and the random letters of all."""
-    return _reserved(count), _random()
+    return _ticks(count), _random()
 
 
 def _random() -> str:
@@ -80,11 +78,11 @@ def _random() -> str:
 
 
 def ascending(kind: IdKind) -> str:
-    return f"{PREFIXES[kind]}_{_next_tick() & _TIME_MASK:012x}{_random()}"
+    return f"{PREFIXES[kind]}_{_ticks() & _TIME_MASK:012x}{_random()}"
 
 
 def descending(kind: IdKind) -> str:
-    return f"{PREFIXES[kind]}_{~_next_tick() & _TIME_MASK:012x}{_random()}"
+    return f"{PREFIXES[kind]}_{~_ticks() & _TIME_MASK:012x}{_random()}"
 
 
 def call_id() -> str:

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "OPENSESSION_RUN"
@@ -137,10 +138,16 @@ def _is_zombie(pid: int) -> bool:
 
 def _signal(pids: set[int], number: int) -> None:
     for pid in pids:
-        try:
+        with suppress(OSError):
             os.kill(pid, number)
-        except OSError:
-            continue
+
+
+def signal_members(group: int, number: int) -> None:
+    """Signals all processes of the group but its leader."""
+    for pid in _pids():
+        with suppress(OSError):
+            if pid != group and os.getpgid(pid) == group:
+                os.kill(pid, number)
 
 
 # Reads a pipe in the event loop. uvloop's `connect_read_pipe` is not used: it closes the descriptor twice, and the second time it

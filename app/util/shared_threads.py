@@ -24,11 +24,6 @@ class Owner:
     user: str = ""
     directory: str = ""
 
-    def shares(self, per_user: int, per_directory: int) -> dict[tuple[str, str], int]:
-        """What a thread counts against, with the limit of each."""
-        shares = {("user", self.user): per_user, ("directory", self.directory): per_directory}
-        return {share: most for share, most in shares.items() if share[1]}
-
 
 NOBODY = Owner()
 WORKING_FOR: ContextVar[Owner] = ContextVar("WORKING_FOR", default=NOBODY)
@@ -49,12 +44,14 @@ class SharedThreads(ThreadPoolExecutor):
     def __init__(self, most: int, per_user: int, per_directory: int, name: str) -> None:
         super().__init__(most, name)
         self._most = most
-        self._shares = per_user, per_directory
+        self._per_user = per_user
+        self._per_directory = per_directory
         self._name = name
         self._guard = threading.Condition()
         self._ready: SimpleQueue[tuple[Owner, Callable[[], None]]] = SimpleQueue()
         self._queues: defaultdict[Owner, deque[Callable[[], None]]] = defaultdict(deque)
-        self._used: Counter[tuple[str, str]] = Counter()
+        self._by_user: Counter[str] = Counter()
+        self._by_directory: Counter[str] = Counter()
         self._begun = self._started = 0
         """Work that is ready or under way, and threads."""
 
@@ -62,7 +59,7 @@ class SharedThreads(ThreadPoolExecutor):
         future: Future[R] = Future()
         with self._guard:
             self._queues[WORKING_FOR.get()].append(partial(_run, future, partial(fn, *args, **kwargs)))
-            self._begin_all()
+            self._begin()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -72,25 +69,27 @@ class SharedThreads(ThreadPoolExecutor):
             if wait:
                 self._guard.wait_for(lambda: self._begun == 0, LAST_WORK_SECONDS)
 
-    def _begin_all(self) -> None:
+    def _begin(self) -> None:
         """Begins all waiting work that has a share left."""
         for owner in [*self._queues]:
             while self._queues[owner] and self._has_share(owner):
-                self._begin(owner, self._queues[owner].popleft())
+                self._begun += 1
+                self._by_user[owner.user] += 1
+                self._by_directory[owner.directory] += 1
+                self._ready.put((owner, self._queues[owner].popleft()))
             if not self._queues[owner]:
                 del self._queues[owner]
-
-    def _has_share(self, owner: Owner) -> bool:
-        shares = owner.shares(*self._shares)
-        return self._begun < self._most and all(self._used[share] < most for share, most in shares.items())
-
-    def _begin(self, owner: Owner, call: Callable[[], None]) -> None:
-        self._begun += 1
-        self._used.update(owner.shares(*self._shares).keys())
-        self._ready.put((owner, call))
-        if self._begun > self._started:
+        while self._started < self._begun:
             self._started += 1
             threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+
+    def _has_share(self, owner: Owner) -> bool:
+        """Work for no user, or in no directory, counts only against all threads."""
+        return (
+            self._begun < self._most
+            and (not owner.user or self._by_user[owner.user] < self._per_user)
+            and (not owner.directory or self._by_directory[owner.directory] < self._per_directory)
+        )
 
     def _work(self) -> None:
         while True:
@@ -101,9 +100,9 @@ class SharedThreads(ThreadPoolExecutor):
         del call  # its failure holds the frames that it was raised in
         with self._guard:
             self._begun -= 1
-            self._used.subtract(owner.shares(*self._shares).keys())
-            self._used += Counter()  # removes zeros
-            self._begin_all()
+            self._by_user -= Counter((owner.user,))  # removes zeros
+            self._by_directory -= Counter((owner.directory,))
+            self._begin()
             self._guard.notify_all()
 
 

@@ -30,10 +30,6 @@ def prompt_text(name: str) -> str:
     return (resources.files("app.workspace") / "prompts" / f"{name}.txt").read_text("utf-8").strip()
 
 
-def _rules(permission: str, **by_pattern: Action) -> Ruleset:
-    return [Rule(permission=permission, pattern=pattern, action=action) for pattern, action in by_pattern.items()]
-
-
 def _each(action: Action, *permissions: str) -> Ruleset:
     return [Rule(permission=permission, pattern="*", action=action) for permission in permissions]
 
@@ -64,21 +60,13 @@ def _defaults(tool_output_dir: Path) -> Ruleset:
     ]
 
 
-def _plan_edits() -> Ruleset:
-    return [_rule("edit", "*", "deny"), _rule("edit", ".opencode/plans/*.md", "allow")]
-
-
-def _built_in(defaults: Ruleset, user: Ruleset, tool_output_dir: Path) -> list[Agent]:
-    rules = _built_in_rules(tool_output_dir)
-    return [_built_in_agent(name, [*defaults, *own, *user]) for name, own in rules.items()]
-
-
 def _built_in_rules(tool_output_dir: Path) -> dict[str, Ruleset]:
     nothing = _each("deny", "*")
     reads = _each("allow", "grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read")
+    plan_edits = [_rule("edit", "*", "deny"), _rule("edit", ".opencode/plans/*.md", "allow")]
     return {
         "build": _each("allow", "question", "plan_enter"),
-        "plan": [*_each("allow", "question", "plan_exit"), *_plan_edits()],
+        "plan": [*_each("allow", "question", "plan_exit"), *plan_edits],
         "general": _each("deny", "todoread", "todowrite"),
         "explore": [*nothing, *reads, *_tool_output(tool_output_dir)],
         "compaction": nothing,
@@ -87,7 +75,7 @@ def _built_in_rules(tool_output_dir: Path) -> dict[str, Ruleset]:
     }
 
 
-def _built_in_agent(name: str, rules: Ruleset) -> Agent:
+def _built_in(name: str, rules: Ruleset) -> Agent:
     return Agent(
         name=name,
         description=_DESCRIPTIONS.get(name),
@@ -139,7 +127,8 @@ def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
 def define(config: Config, tool_output_dir: Path) -> dict[str, Agent]:
     """All agents by name, the default one first."""
     defaults, user = _defaults(tool_output_dir), ruleset(config.permission)
-    agents = {agent.name: agent for agent in _built_in(defaults, user, tool_output_dir)}
+    built_in = _built_in_rules(tool_output_dir).items()
+    agents = {name: _built_in(name, [*defaults, *own, *user]) for name, own in built_in}
     for name, entry in config.agent.items():
         if entry.disable:
             agents.pop(name, None)

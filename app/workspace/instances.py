@@ -95,14 +95,6 @@ class Instances:
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
         """With the present configuration, and the keys of the user `owner`. Raises what Workspaces.get and Workspace.config
         raise."""
-        cached = await self._get(directory)
-        if not owner:
-            return cached.instance
-        account = await self._models.accounts.for_user(owner)
-        self.workspaces.require_admitted(account.principal, cached.instance.sandbox_workspace.directories()[-1])
-        return self._owned(cached, account)
-
-    async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
         path = workspace.location.directory
         async with self._locks.lock(path):
@@ -111,7 +103,11 @@ class Instances:
             if cached is None or cached.config is not config or cached.auth != auth:
                 cached = _CachedInstance(config, auth, await self._make(workspace, config, auth))
                 self._replace(path, cached)
-            return cached
+        if not owner:
+            return cached.instance
+        account = await self._models.accounts.for_user(owner)
+        self.workspaces.require_admitted(account.principal, cached.instance.sandbox_workspace.directories()[-1])
+        return self._owned(cached, account)
 
     def _owned(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
         made_for, before = cached.owned.get(account.principal.name, (None, None))

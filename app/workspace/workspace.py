@@ -115,10 +115,6 @@ class Workspace:
         self._loading = asyncio.Lock()
         self.last_used = time.monotonic()
 
-    def is_in_place(self) -> bool:
-        """Whether the workspace's directories are those that were opened."""
-        return all(one.is_in_place() for one in self.held)
-
     def sandboxed(self, config: Config) -> SandboxWorkspace:
         location = self.location
         return SandboxWorkspace(Path(location.directory), Path(location.worktree), config.sandbox, self.held, self.walls)
@@ -147,14 +143,16 @@ class Workspace:
         async with self._loading:
             # A caller that waited here gets the object that was loaded meanwhile, so concurrent callers get the same object.
             organisation = await self._settings.organisations.config()
-            if self._config is None or organisation is not self._organisation or self._is_stale(self._config):
+            if (
+                self._config is None
+                or organisation is not self._organisation
+                or changed(self._config.watched)
+                # The server has got its first user, or lost its last.
+                or (self._config.split is None) is not self._settings.trusts_projects()
+            ):
                 self._config = await self._load_once(organisation)
                 self._organisation = organisation
             return self._config
-
-    def _is_stale(self, config: LoadedConfig) -> bool:
-        """True also after the server got its first user, or lost its last."""
-        return config.is_stale() or (config.split is None) is not self._settings.trusts_projects()
 
     async def patch_config(self, update: dict[str, Any]) -> None:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""

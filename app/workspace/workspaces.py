@@ -76,7 +76,6 @@ class Workspaces:
         self.home = str(home.resolve())
         self.roots = [self.home, *(str(root.resolve()) for root in roots)]
         self._user_roots = user_roots
-        self._data_dir = os.path.realpath(settings.data_dir)
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
@@ -87,7 +86,7 @@ class Workspaces:
         path = os.path.normpath(directory) if directory else self.home  # noqa: ASYNC240  asks no disk
         work_in(path)
         workspace = self._open.get(path)
-        if workspace is None or not workspace.is_in_place():
+        if workspace is None or not all(map(HeldDirectory.is_in_place, workspace.held)):
             workspace = await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
@@ -199,7 +198,7 @@ class Workspaces:
         workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
-        await self._projects.register(workspace.location, found)
+        await self._projects.register(found)
         self._open[path] = workspace
         return workspace
 

@@ -299,6 +299,9 @@ async def test_all_or_nothing_is_applied(app: RunningApp) -> None:
     (app.directory / "closed/x").symlink_to("/dev/null")
     told = await refused(app, new_file("b.txt", "b") + new_file("closed/x", "y") + new_file("c/d.txt", "d"))
     assert "closed/x" in told and not (app.directory / "b.txt").exists(), "what cannot be written is undone"
+    open_before = len(os.listdir("/dev/fd"))
+    assert "closed" in await refused(app, change_of("closed", "x", "y"))
+    assert len(os.listdir("/dev/fd")) <= open_before
     assert await apply(app, first) == {"applied": True}
     await refused(app, first)
 

@@ -98,6 +98,9 @@ async def test_a_directory_becomes_a_repository_unless_it_is_one_or_a_session_wo
         new = await app.post("/project/git/init")
         assert (new["vcs"], new["worktree"]) == ("git", str(plain)) and not (plain / ".git/hooks").exists()
         assert (await app.get("/path"))["worktree"] == str(plain)
+        shutil.rmtree(plain / ".git")
+        await app.post("/project/git/init")
+        assert (plain / ".git/HEAD").exists(), "again, when it was deleted"
         before = await project(app, params={"directory": str(repository)})
         for directory in (repository, repository / "below"):
             after = await app.post("/project/git/init", params={"directory": str(directory)})

@@ -17,8 +17,6 @@ OTHERS = {
     "project/config/keys.py": "templates of this package",
     "project/config/loader.py": "key bindings of this package",
     "project/config/patch.py": "writes, in a folder that the reader has opened",
-    "workspace/lsp/client.py": "a pipe",
-    "project/sandbox/git.py": "the processes of the machine",
     "project/sandbox/git_repository.py": "the names in a git directory",
     "project/sandbox/machine.py": "what there is on the machine",
     "project/sandbox/sandbox.py": "the server's own directories",

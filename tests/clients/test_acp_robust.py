@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -73,13 +74,13 @@ async def test_an_unknown_session_is_an_error_of_every_method(desk: Desk) -> Non
 
 async def test_initialize_is_answered_at_once(desk: Desk) -> None:
     """The best of a few: the machine is shared. The limit of an editor's patience is 1.5 s."""
-    took = []
-    for _ in range(3):
+    took = [math.inf]
+    while min(took) >= 1.5 and len(took) < 8:
         began = time.monotonic()
         async with desk.raw_editor() as editor:
             await editor.initialize()
             took.append(time.monotonic() - began)
-    assert min(took) < 1.5
+    assert min(took) < 1.5, took
 
 
 async def test_only_messages_stand_on_standard_output_and_who_can_be_asked_nothing_has_refused(desk: Desk) -> None:

@@ -130,7 +130,7 @@ class Sessions:
 
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
-    store = Store(storage.database, storage.sql, storage.writer, storage.publisher)
+    store = Store(storage.database, storage.writer, storage.publisher)
     leases = Leases(storage.database, storage.writer)
     live = LiveSessions(store, leases)
     forks = Forks(store, ProjectQuota(storage.database, 2**40), live)

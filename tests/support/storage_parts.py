@@ -11,7 +11,7 @@ from sqlalchemy.sql.base import Executable
 
 from app.events.bus.base import Event, PartDelta
 from app.record.engine import Database, StorageError
-from app.record.statements import Put, Statements
+from app.record.statements import Put, Statements, statements
 from app.record.tables import LEASE
 from app.record.writer import Chain, Lease, Tx, Work, Writer
 from app.sessions.live_parts import SessionPublisher
@@ -100,9 +100,9 @@ def open_storage(path: Path) -> Storage:
 
 def open_storage_at(url: str) -> Storage:
     database = HeldDatabase(url)
-    sql, bus = Statements(database.dialect), RecordingBus()
+    sql, bus = statements(database.dialect), RecordingBus()
     publisher = SessionPublisher(bus)
-    return Storage(database, sql, bus, publisher, Writer(database, sql, publisher))
+    return Storage(database, sql, bus, publisher, Writer(database, publisher.publish))
 
 
 def put_lease(connection: Connection, session_id: str, owner: str, generation: int) -> None:

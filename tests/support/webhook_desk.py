@@ -14,7 +14,6 @@ from app.events.bus.base import Event
 from app.events.bus.memory import MemoryBus
 from app.record.engine import Database
 from app.record.repositories import journal_rows, webhook_rows
-from app.record.statements import Statements
 from app.record.writer import Writer
 from app.sessions.live_parts import SessionPublisher
 from app.transfer.webhooks.message import SendResult, WebhookMessage
@@ -143,8 +142,7 @@ class WebhookDesk:
 async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> AsyncIterator[WebhookDesk]:
     """On a migrated database."""
     database, bus = Database(url), MemoryBus()
-    sql = Statements(database.dialect)
-    writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database)
+    writer, users = Writer(database, SessionPublisher(bus).publish), Users(database)
     owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), lambda who, path: who is OPERATOR or path == "/d")
     try:
         yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))

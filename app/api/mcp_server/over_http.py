@@ -2,7 +2,7 @@
 for a client that has disconnected. The tools call the API in this process, with the login of the request."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -45,11 +45,8 @@ async def _api(context: Context) -> AsyncIterator[ApiClient]:
     request: Any = context.request
     scope, given = request.scope, request.headers
     transport = StreamingTransport(scope["app"], scope.get("client"))
-    headers = {**_passed_on(given), **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
+    passed_on = {name: given[name] for name in _PASSED_ON if name in given}
+    headers = {**passed_on, **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
     url = f"{scope['scheme']}://127.0.0.1"  # the host of the request is in the header `host`
     async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
         yield ApiClient(http, "The server", resumes=False)
-
-
-def _passed_on(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: given[name] for name in _PASSED_ON if name in given}

@@ -39,7 +39,8 @@ async def listed(api: ApiClient, cursor: str | None) -> ListResourcesResult:
     page = {} if cursor is None else {"cursor": cursor}
     sessions = await api.get("/experimental/session", roots="true", limit=_PAGE, **page)
     found = [resource for session in sessions for resource in _of_session(session)]
-    return ListResourcesResult(resources=found, next_cursor=_next(sessions))
+    following = str(sessions[-1]["time"]["updated"]) if len(sessions) >= _PAGE else None
+    return ListResourcesResult(resources=found, next_cursor=following)
 
 
 def _of_session(session: dict[str, Any]) -> list[Resource]:
@@ -48,10 +49,6 @@ def _of_session(session: dict[str, Any]) -> list[Resource]:
         Resource(name=f"{title}: transcript", uri=f"{base}/transcript", description=session["directory"], mime_type=_MARKDOWN),
         Resource(name=f"{title}: diff", uri=f"{base}/diff", description=session["directory"], mime_type=_DIFF),
     ]
-
-
-def _next(sessions: list[dict[str, Any]]) -> str | None:
-    return str(sessions[-1]["time"]["updated"]) if len(sessions) >= _PAGE else None
 
 
 async def read(api: ApiClient, uri: str) -> TextResourceContents:

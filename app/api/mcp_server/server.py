@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from app import __version__
 from app.api.client.client import ApiClient, ApiRefused
 from app.api.mcp_server import resources
-from app.api.mcp_server.tools import TOOLS, SessionTool
+from app.api.mcp_server.tools import TOOLS
 from app.api.mcp_server.turn import Report
 
 Context = ServerRequestContext[Any, Any]
@@ -55,9 +55,6 @@ class SessionsServer:
             tool = kind.model_validate(params.arguments or {})
         except ValidationError as invalid:
             return _failed("; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in invalid.errors()))
-        return await self._called(context, tool)
-
-    async def _called(self, context: Context, tool: SessionTool) -> types.CallToolResult:
         async with self._connect(context) as api:
             try:
                 return _answer(await tool.call(api, _progress(context)))

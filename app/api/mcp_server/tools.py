@@ -92,16 +92,13 @@ class PromptSession(SessionTool):
     seconds: Seconds = None
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        return await (await followed(api, self.session_id, report)).prompt(self._prompt(), self.seconds)
-
-    def _prompt(self) -> Json:
         prompt: Json = {"parts": [{"type": "text", "text": self.text}]}
         if self.agent is not None:
             prompt["agent"] = self.agent
         if self.model is not None:
             provider, _, model = self.model.partition("/")
             prompt["model"] = {"providerID": provider, "modelID": model}
-        return prompt
+        return await (await followed(api, self.session_id, report)).prompt(prompt, self.seconds)
 
 
 class WaitForSession(SessionTool):

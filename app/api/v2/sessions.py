@@ -129,8 +129,10 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     """With the `id` of an existing session, that session is the answer."""
     wanted = body or SessionV2Create()
     instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
-    _require_agent(instance, wanted.agent)
-    _require_model(instance, wanted.model)
+    if wanted.agent is not None:
+        find_agent(instance.agents, wanted.agent)
+    if wanted.model is not None:
+        _require_model(instance, wanted.model)
     service, name = app.sessions, who.name
     given = CreateInput(agent=wanted.agent, model=wanted.model)
     if wanted.id is None:
@@ -143,19 +145,12 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     return data(session_info(session))
 
 
-def _require_agent(instance: Instance, agent: str | None) -> None:
-    """Raises BadRequest."""
-    if agent is not None:
-        find_agent(instance.agents, agent)
-
-
-def _require_model(instance: Instance, model: SessionModel | None) -> None:
+def _require_model(instance: Instance, model: SessionModel) -> None:
     """Raises BadRequest."""
     try:
-        if model is not None:
-            instance.models.find(ModelRef(provider_id=model.provider_id, model_id=model.id))
+        instance.models.find(ModelRef(provider_id=model.provider_id, model_id=model.id))
     except ProviderModelNotFoundError as unknown:
-        raise BadRequest(unknown.message, ["model"], model.wire() if model else None) from None
+        raise BadRequest(unknown.message, ["model"], model.wire()) from None
 
 
 @routes.get("/active", dependencies=READS)
@@ -174,7 +169,7 @@ async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
 async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> None:
     """For prompts from now on."""
-    _require_agent(instance, body.agent)
+    find_agent(instance.agents, body.agent)
     await app.sessions.switch_agent(instance.location, session_id, body.agent)
 
 

@@ -3,13 +3,11 @@ clients send, else the server's own), the two forms of an answer, and the cursor
 
 import base64
 from typing import Annotated, Any, Generic, Literal, TypeVar
-from urllib.parse import unquote
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.routing import APIRoute
 
-from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, workspace_of
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, named_directory, workspace_of
 from app.api.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
 from app.api.json_route import JsonRoute, Router, operation_id
 from app.project.location import Location
@@ -47,8 +45,7 @@ async def named_place(
         raise BadRequest("A location is named by location[directory]=…", ["location"], location)
     if workspace or request.headers.get("x-opencode-workspace"):
         raise BadRequest("There are no workspaces here; leave it out", ["location", "workspace"], workspace)
-    header = request.headers.get("x-opencode-directory")
-    return directory or (unquote(header) if header else None)
+    return await named_directory(request, directory)
 
 
 Place = Annotated[str | None, Depends(named_place)]
@@ -106,10 +103,6 @@ def located(location: Location, value: T) -> Located[T]:
     return Located(location=LocationInfo.of(location), data=value)
 
 
-def _operation_id(route: APIRoute) -> str:
-    return f"v2.{operation_id(route)}"
-
-
 def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
     """`errors`: what each of the router's routes may answer with, beside a 400 and a 401."""
     return Router(
@@ -117,7 +110,7 @@ def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> API
         prefix=f"/api{prefix}",
         route_class=JsonRoute,
         responses=described(*errors),
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=lambda route: f"v2.{operation_id(route)}",
         **options,
     )
 

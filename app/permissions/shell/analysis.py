@@ -14,7 +14,7 @@ from app.permissions.paths import Boundary, PathCheck
 from app.permissions.rules import Subject
 from app.permissions.shell.findings import Findings, Invocation, TooComplex
 from app.permissions.shell.reader import ShellReader
-from app.permissions.shell.words import Variables, literal_word
+from app.permissions.shell.words import Variables, Word, hidden
 from app.permissions.wildcard import is_plain
 
 
@@ -70,7 +70,8 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
     whole = Invocation(Subject(command, readability="unreadable"), always=None)
     variables = Variables(os.environ if environment is None else environment)
     findings = Findings()
-    findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(literal_word(str(cwd))))
+    start = Word(str(cwd), (hidden(str(cwd)),))
+    findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(start))
     try:
         is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(command)
     except TooComplex:

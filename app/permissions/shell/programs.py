@@ -6,7 +6,7 @@ Few programs are listed here, because any other program is taken to run what its
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.words import UNKNOWN, Word
@@ -193,8 +193,9 @@ def _scripts_of_builtin(name: str, args: Sequence[Word]) -> list[str]:
 def _find_commands(started: StartedProgram, name: str, args: Sequence[Word], stdin: Stdin | None) -> None:
     if is_find(name):
         starts = (at + 1 for at, word in enumerate(args) if _FIND_RUNS.fullmatch(word.value))
-        for command in filter(None, (_until(args[at:], {";", "+"}) for at in starts)):
-            _add_fed_command(started, command)
+        for at in starts:
+            if command := list(takewhile(lambda word: word.value not in {";", "+"}, args[at:])):
+                _add_fed_command(started, command)
     if name in WRAPPERS and not runs_nothing(name, [word.value for word in args]):
         _find_wrapped(started, name, args)
     if name == "xargs" and not (stdin and stdin.lists_files):
@@ -225,10 +226,6 @@ def _add_fed_command(started: StartedProgram, command: Sequence[Word]) -> None:
     started.commands.append(command)
     if may_hold_commands(command[0].value.rpartition("/")[2].lower()) or "{" in command[0].value:
         started.readability = "unreadable"
-
-
-def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
-    return args[: next((at for at, word in enumerate(args) if word.value in ends), len(args))]
 
 
 def _inner_commands(args: Sequence[Word], valued: str, operands: int) -> Iterator[Sequence[Word]]:

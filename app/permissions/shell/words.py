@@ -74,10 +74,6 @@ def has_glob(field: str) -> bool:
     return any(char in field for char in "*?[")
 
 
-def literal_word(text: str) -> Word:
-    return Word(text, (hidden(text),))
-
-
 def text_of(words: Sequence[Word]) -> str:
     return " ".join(word.text for word in words)
 

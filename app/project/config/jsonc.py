@@ -50,7 +50,7 @@ def loads(text: str) -> Any:
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
     """The line, from 1, on which the deepest existing part of `path` begins; None if no part exists."""
     blanked = strict(text)
-    member = _deepest(blanked, path)
+    member = _find(blanked, path, or_above=True)
     return None if member is None else text.count("\n", 0, member.begin) + 1
 
 
@@ -107,19 +107,15 @@ def _root(blanked: str) -> tuple[int, int]:
     return start, _DECODER.raw_decode(blanked, start)[1]
 
 
-def _find(blanked: str, path: Sequence[str | int]) -> Member | None:
-    found = _deepest(blanked, path, whole=True)
-    return found if path else None
-
-
-def _deepest(blanked: str, path: Sequence[str | int], *, whole: bool = False) -> Member | None:
+def _find(blanked: str, path: Sequence[str | int], *, or_above: bool = False) -> Member | None:
+    """None for an empty path and without such a member. `or_above`: then the deepest one on the way to it."""
     found: Member | None = None
     start = _skip_space(blanked, 0)
     for key in path:
         # The last of equal keys is the one that JSON readers take.
         inner = [member for member in _members(blanked, start) if member.key == key]
         if not inner:
-            return None if whole else found
+            return found if or_above else None
         found = inner[-1]
         start = found.start
     return found

@@ -89,15 +89,11 @@ class Extension:
 
     @property
     def name(self) -> str:
-        return extension_name(self.source)
-
-
-def extension_name(source: str) -> str:
-    """`file:///x/.opencode/plugin/a.ts` → `a`; `@scope/b@1.2` → `@scope/b`."""
-    if source.startswith("file://"):
-        return unquote(urlsplit(source).path).rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    at = source.rfind("@")
-    return source[:at] if at > 0 else source
+        """`file:///x/.opencode/plugin/a.ts` → `a`; `@scope/b@1.2` → `@scope/b`."""
+        if self.source.startswith("file://"):
+            return unquote(urlsplit(self.source).path).rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        at = self.source.rfind("@")
+        return self.source[:at] if at > 0 else self.source
 
 
 def distinct(extensions: Iterable[Extension]) -> list[Extension]:

@@ -24,7 +24,7 @@ from app.project.config.parse import (
     servers_apart,
     validate,
 )
-from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
+from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, essential, locate
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
@@ -58,10 +58,6 @@ class LoadedConfig:
     unused: Mapping[str, str] = field(default_factory=dict)
     split: SplitConfig | None = None
 
-    def is_stale(self) -> bool:
-        """Whether a file or directory that was read has been changed, created or deleted."""
-        return changed(self.watched)
-
 
 def load(
     directory: Path,
@@ -83,7 +79,7 @@ def load(
     merged = _merged(layers)
     if split is not None:
         merged |= _programs(split, merged.keys())
-    config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
+    config = validate(Config, finish(merged, flags), "the merged configuration")
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch(extension.path for extension in (*plugins, *loader.tools))
     skills = loader.skills(loader.skill_paths(layers, directory))
@@ -96,7 +92,7 @@ def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """The user's own global configuration, without any project's and without defaults. Raises as `load` does."""
     place, flags = environment.opencode_config_dir(), Flags()
     loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
-    return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
+    return validate(Config, _merged(loader.global_layers()), str(place))
 
 
 @dataclass(frozen=True)
@@ -174,8 +170,10 @@ class _Loader:
     def layers(self) -> Iterator[_Layer]:
         """All layers; a later one overrides an earlier one."""
         yield from self.global_layers()
-        if self._sources.custom_file:
-            yield _Layer(self._custom_file(self._sources.custom_file))
+        if custom := self._sources.custom_file:
+            if not self._own.exists(custom):
+                self.warnings.append(ConfigInvalidError(str(custom), "OPENCODE_CONFIG names this file, and it does not exist"))
+            yield _Layer(self._file(custom))
         for path in self._sources.project_files:
             yield _Layer(self._file(path, of_project=True), of_project=True, path=path)
         if self._flags.config_content:
@@ -209,8 +207,8 @@ class _Loader:
             return content
         kept = []
         for pattern in content["instructions"]:
-            place = _place(pattern)
-            if place is None:
+            place = environment.expand_path(pattern)
+            if place == Path(pattern) and not place.is_absolute():  # relative to the project, or a page's address
                 kept.append(pattern)
             elif self._project_may_name(place):
                 kept.append(os.path.relpath(place, self._sources.directory))
@@ -226,11 +224,6 @@ class _Loader:
         layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
         return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
 
-    def _custom_file(self, path: Path) -> dict[str, Any]:
-        if not self._own.exists(path):
-            self.warnings.append(ConfigInvalidError(str(path), "OPENCODE_CONFIG names this file, and it does not exist"))
-        return self._file(path)
-
     def _legacy_toml(self, path: Path) -> dict[str, Any]:
         """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""
         text = self._own.read(path)
@@ -244,7 +237,7 @@ class _Loader:
             raise ConfigInvalidError(str(path), f"is not TOML: {error}") from error
         provider, model = found.pop("provider", None), found.pop("model", None)
         model_name = {"model": f"{provider}/{model}"} if provider and model else {}
-        return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
+        return validate(Config, {**found, **model_name}, str(path)).layer()
 
     def _directory(self, directory: ConfigDirectory) -> Iterator[_Layer]:
         place, reader = directory.path, self._reader_for(directory.of_project)
@@ -275,7 +268,7 @@ class _Loader:
         """The folders that `skills.paths` of each layer names, each with the reader for it."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
-                place = environment.home() / name[2:] if name.startswith("~/") else directory / name
+                place = environment.expand_path(name, directory)
                 if layer.of_project and not self._project_may_name(place):
                     self.warnings.append(
                         ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
@@ -288,13 +281,6 @@ class _Loader:
             reader = self._reader_for(place.of_project)
             folders = reader.folders(place.path)
             yield from ((reader, place.path / name) for name in ("skill", "skills") if name in folders)
-
-
-def _place(pattern: str) -> Path | None:
-    """The path that a pattern of instructions begins at; None if the pattern is relative to the project, or a page's address."""
-    if pattern.startswith("~/"):
-        return environment.home() / pattern[2:]
-    return Path(pattern) if Path(pattern).is_absolute() else None
 
 
 def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:

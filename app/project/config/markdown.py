@@ -38,12 +38,13 @@ def parse(text: str, path: Path) -> Document:
     from frontmatter.default_handlers import YAMLHandler
 
     lines = text.split("\n")
-    if sum(map(len, lines[: _end(lines)])) > MAX_FRONTMATTER:
+    end = next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
+    if sum(map(len, lines[:end])) > MAX_FRONTMATTER:
         raise ConfigFrontmatterError(str(path), f"the frontmatter is longer than {MAX_FRONTMATTER // 1024} KiB", 1)
-    if not _end(lines):
+    if not end:
         return Document(path, text, {}, text.strip())
     handler = YAMLHandler()
-    head, body = handler.split(_quote_colons(lines))
+    head, body = handler.split("\n".join([lines[0], *map(_quote_colon, lines[1:end]), *lines[end:]]))
     try:
         _require_shallow(head)
         data = handler.load(head) or {}
@@ -51,7 +52,7 @@ def parse(text: str, path: Path) -> Document:
         problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
         raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
-    if _is_larger(data, MAX_VALUES):
+    if _has_too_many_values(data):
         raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
     return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
 
@@ -68,10 +69,10 @@ def _require_shallow(head: str) -> None:
             raise ValueError(f"values are nested more than {DEEPEST} deep")
 
 
-def _is_larger(data: Any, most: int) -> bool:
+def _has_too_many_values(data: Any) -> bool:
     """Counts a repeated value each time."""
     values = [data]
-    for _ in range(most):
+    for _ in range(MAX_VALUES):
         if not values:
             return False
         value = values.pop()
@@ -79,18 +80,8 @@ def _is_larger(data: Any, most: int) -> bool:
     return True
 
 
-def _end(lines: list[str]) -> int:
-    """The index of the closing fence, 0 without one."""
-    return next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
-
-
-def _quote_colons(lines: list[str]) -> str:
+def _quote_colon(line: str) -> str:
     """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes."""
-    end = _end(lines)
-    return "\n".join([lines[0], *map(_quote_line, lines[1:end]), *lines[max(end, 1) :]])
-
-
-def _quote_line(line: str) -> str:
     match = _TOP_LEVEL.match(line.rstrip(" \t"))
     if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
         return line

@@ -122,20 +122,20 @@ def parse_literal(text: str, path: str) -> dict[str, Any]:
     return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
 
 
-def validate(model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None]) -> M:
+def validate(
+    model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None] = lambda where: None
+) -> M:
     if not isinstance(data, dict):
         raise ConfigInvalidError(path, f"an object is needed here, this is {_kind(data)}", line=1)
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        issues = [_with_line(issue, line_of) for issue in describe(error, data, model)]
+        issues = describe(error, data, model)
+        for issue in issues:
+            if (line := line_of([*issue["path"], *issue.get("keys", [])])) is not None:
+                issue["line"] = line
         message = "; ".join(_sentence(issue) for issue in issues)
         raise ConfigInvalidError(path, message, issues, issues[0].get("line")) from error
-
-
-def _with_line(issue: dict[str, Any], line_of: Callable[[Sequence[str | int]], int | None]) -> dict[str, Any]:
-    line = line_of([*issue["path"], *issue.get("keys", [])])
-    return issue if line is None else {**issue, "line": line}
 
 
 def _sentence(issue: dict[str, Any]) -> str:
@@ -195,18 +195,10 @@ def _env_text(value: str, in_string: bool) -> str:
 
 
 def _file_text(name: str, path: str, line: int, base: Path | None, values: Substitution) -> str:
-    file = _named_file(name, base)
-    if file is None:
+    file = environment.expand_path(name, base or Path())
+    if base is None and not file.is_absolute():
         raise ConfigInvalidError(path, f'"{{file:{name}}}" must be absolute or start with ~/ here', line=line)
     content = values.read(file)
     if content is None:
         raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {file}', line=line)
     return json.dumps(content.strip(), ensure_ascii=False)[1:-1]
-
-
-def _named_file(name: str, base: Path | None) -> Path | None:
-    if name.startswith("~/"):
-        return environment.home() / name[2:]
-    if Path(name).is_absolute():
-        return Path(name)
-    return None if base is None else base / name

@@ -90,19 +90,18 @@ def patch(
     and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError: also for a file outside
     of `bounds`."""
     check(update)
-    path, bounds = own_file(directory), bounds or ProjectBounds.of(directory, directory)
+    path, bounds = _first_file(directory, _OWN_FILES), bounds or ProjectBounds.of(directory, directory)
     named = ConfigWatch(bounds.may_name)
     _merge_into(path, update, bounds.hold, Substitution(environ if bounds.trusted else {}, named.read))
     return path
 
 
-def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> None:
     """As `patch`, for the user's own file."""
     check(update)
     path = global_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     _merge_into(path, update, anywhere, Substitution(environ, ConfigWatch().read))
-    return path
 
 
 def _merge_into(path: Path, update: dict[str, Any], within: Within, values: Substitution) -> None:
@@ -129,10 +128,6 @@ def check(update: Any) -> None:
         refused = BadRequest(issues[0]["message"], issues[0]["path"], received=update)
         refused.issues = issues
         raise refused from error
-
-
-def own_file(directory: Path) -> Path:
-    return _first_file(directory, _OWN_FILES)
 
 
 def global_file() -> Path:

@@ -138,6 +138,7 @@ def essential(stamps: Mapping[str, ConfigStamp]) -> dict[str, ConfigStamp]:
 
 
 def changed(stamps: Mapping[str, ConfigStamp]) -> bool:
+    """Whether a file or directory has been changed, created or deleted."""
     # Most paths are missing, and access() reports that without the cost of an exception.
     return any(os.access(path, os.F_OK) if stamp is None else _stamp(path) != stamp for path, stamp in stamps.items())
 

@@ -44,13 +44,11 @@ class Organisations:
     async def config(self) -> OrganisationConfig:
         """Returns the same object while nothing changes. Raises ConfigInvalidError, ConfigJsonError."""
         asked = sign_ins(self._auth())
-        if self._answer is None or asked != self._asked or self._may_try_again(self._answer):
+        may_try_again = self._failed_at > 0 and time.monotonic() - self._failed_at > RETRY_SECONDS
+        if self._answer is None or asked != self._asked or (may_try_again and self._answer.done()):
             self._asked = asked
             self._answer = asyncio.create_task(self._ask(*asked))
         return await asyncio.shield(self._answer)
-
-    def _may_try_again(self, answer: "asyncio.Task[OrganisationConfig]") -> bool:
-        return self._failed_at > 0 and answer.done() and time.monotonic() - self._failed_at > RETRY_SECONDS
 
     async def _ask(self, urls: list[str], tokens: dict[str, str]) -> OrganisationConfig:
         self._failed_at = 0.0
@@ -64,8 +62,12 @@ class Organisations:
 
 def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:
     """The organisations' URLs, and their sign-in tokens as environment variables."""
-    known = {url: entry for url, entry in auth.items() if isinstance(entry, WellKnownAuth) and url.startswith(_WEB)}
-    return list(known), {entry.key: entry.token for entry in known.values()}
+    urls, tokens = [], {}
+    for url, entry in auth.items():
+        if isinstance(entry, WellKnownAuth) and url.startswith(_WEB):
+            urls.append(url)
+            tokens[entry.key] = entry.token
+    return urls, tokens
 
 
 async def fetch_well_known(
@@ -79,13 +81,10 @@ async def fetch_well_known(
         return []
     import httpx2
 
+    addresses = [url.rstrip("/") + "/.well-known/opencode" for url in urls]
     async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True, headers=IDENTITY) as client:
-        texts = await asyncio.gather(*(_fetch(client, _address(url)) for url in urls))
-    return [_layer(text, _address(url), environ) for url, text in zip(urls, texts, strict=True)]
-
-
-def _address(url: str) -> str:
-    return url.rstrip("/") + "/.well-known/opencode"
+        answers = await asyncio.gather(*(_fetch(client, address) for address in addresses))
+    return [_layer(answer, address, environ) for answer, address in zip(answers, addresses, strict=True)]
 
 
 async def _fetch(client: "httpx2.AsyncClient", address: str) -> Any:

@@ -15,13 +15,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from app.project.sandbox.git_repository import GitRepository, may_name_filters, problem_of
 from app.project.sandbox.sandbox import Sandbox
 from app.project.sandbox.scope import NO_WALLS, Program, Walls
-from app.util import environment
+from app.util import environment, processes
 from app.util.git_obstacles import checkout_obstacle
 from app.util.project_files import DirectoryReplaced, HeldDirectory, warn_once
 from app.util.shared_threads import SharedThreads
@@ -61,6 +62,11 @@ class GitResult:
     def text(self) -> str:
         return self.stdout.decode("utf-8", "replace").strip()
 
+    @property
+    def names(self) -> list[str]:
+        """Of a command with `-z`: names that may contain any byte but NUL, which ends each."""
+        return self.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
 
 @dataclass(frozen=True)
 class Git:
@@ -87,11 +93,20 @@ class Git:
     ) -> GitResult:
         """Runs `git *args`, with `env` added to the safe environment. Never raises for a failure of git; kills it when cancelled.
         `max_bytes`: for a command that may print any amount; with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
-        variables = {**safe_environment(), **self._selected(), **(env or {})}
+        variables = safe_environment()
+        if (found := self.repository) is not None and self.selects:
+            variables |= {"GIT_DIR": str(found.git_dir), "GIT_COMMON_DIR": str(found.common_dir)}
+            variables["GIT_WORK_TREE"] = str(found.checkout)
+        variables |= env or {}
         child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
-        if max_bytes is None:
-            return await _in_thread(child, lambda: child.run(stdin, timeout))
-        return await _in_thread(child, lambda: child.run_at_most(max_bytes, timeout))
+        run = partial(child.run, stdin) if max_bytes is None else partial(child.run_at_most, max_bytes)
+        running = asyncio.get_running_loop().run_in_executor(_THREADS, run, timeout)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            child.kill()
+            await asyncio.wait([running])
+            raise
 
     def looking_for_itself(self) -> "Git":
         """Git that looks for the repository as on a command line."""
@@ -106,7 +121,7 @@ class Git:
         if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
             return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
-        fields = (await self.run(*wanted)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        fields = (await self.run(*wanted)).names
         own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]
         required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
         return overrides([*((name, "") for name in own), *required.items()])
@@ -125,12 +140,6 @@ class Git:
         refused = checkout_obstacle(self.directory.real)
         return str(refused) if refused else None
 
-    def _selected(self) -> dict[str, str]:
-        found = self.repository
-        if found is None or not self.selects:
-            return {}
-        return {"GIT_DIR": str(found.git_dir), "GIT_COMMON_DIR": str(found.common_dir), "GIT_WORK_TREE": str(found.checkout)}
-
 
 def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS) -> Git:
     """Git for a checkout. Raises OSError if the checkout is gone, DirectoryReplaced if it is a link by now."""
@@ -141,27 +150,6 @@ def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS)
     return Git(sandbox, checkout, tuple(outside), repository, walls=walls)
 
 
-async def _in_thread(child: "_GitProcess", run: Callable[[], GitResult]) -> GitResult:
-    running = asyncio.get_running_loop().run_in_executor(_THREADS, run)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        child.kill()
-        await asyncio.wait([running])
-        raise
-
-
-def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that git needs, without those that would select another repository, ask for input or translate messages.
-
-    The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
-    """
-    kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
-    # A partial clone may name a program that fetches what is missing, so no protocol is allowed.
-    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
-    return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
-
-
 def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
     """The variables that set `settings` over all configuration. Always among them: settings that let a repository's own
     configuration, which its commands can write, name no program for git to run."""
@@ -170,6 +158,18 @@ def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
     keys = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in enumerate(listed)}
     values = {f"GIT_CONFIG_VALUE_{at}": value for at, (_, value) in enumerate(listed)}
     return {"GIT_CONFIG_COUNT": str(len(listed)), **keys, **values}
+
+
+# A partial clone may name a program that fetches what is missing, so no protocol is allowed.
+_FIXED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C", **overrides()}
+
+
+def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that git needs, without those that would select another repository, ask for input or translate messages.
+
+    The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
+    """
+    return environment.minimal(inherited, also=_KEPT_VARIABLES) | _FIXED
 
 
 class _GitProcess:
@@ -250,7 +250,8 @@ class _GitProcess:
             if self._process is None or self._process.poll() is not None:
                 return
             with suppress(ProcessLookupError):  # its thread has reaped it, but `poll` does not know that yet
-                signal_group(self._process.pid, signal.SIGTERM, spares_leader=self._is_confined)
+                signal_all = processes.signal_members if self._is_confined else os.killpg
+                signal_all(self._process.pid, signal.SIGTERM)
             deadline = threading.Timer(_KILL_AFTER_SECONDS, self._kill_at_last, [self._process])
             deadline.daemon = True
             deadline.start()
@@ -259,14 +260,3 @@ class _GitProcess:
         with self._guard, suppress(ProcessLookupError):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def signal_group(group: int, number: int, *, spares_leader: bool) -> None:
-    """Raises ProcessLookupError if the group is gone."""
-    if not spares_leader:
-        os.killpg(group, number)
-        return
-    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-        with suppress(OSError):
-            if pid != group and os.getpgid(pid) == group:
-                os.kill(pid, number)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from app.util.git_obstacles import repository_obstacle
-from app.util.project_files import anywhere, read_bytes
+from app.util.git_obstacles import read_small, repository_obstacle
 
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 _FILTER = re.compile("filter|include", re.IGNORECASE)
@@ -164,11 +163,3 @@ def _names_back(git_dir: Path, checkout: Path) -> bool:
 def _leads_to(name: str, path: Path, base: Path) -> bool:
     """`name` is relative to `base`. A `path` that is itself a link never matches: it could be the `.git` of another checkout."""
     return bool(name) and "\0" not in name and os.path.realpath(base / name) == str(path)
-
-
-def read_small(file: Path) -> str:
-    """Empty for anything but a small regular file; `problem_of` refuses such a repository."""
-    try:
-        return (read_bytes(file, anywhere) or b"").decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""

@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from app.project.sandbox.bubblewrap import arguments
-from app.project.sandbox.git_repository import read_small
 from app.project.sandbox.scope import MachineFacts, Mask, SandboxWorkspace, is_private, may_be_granted, scope_of
+from app.util.git_obstacles import read_small
 
 _MOST_FILES = 100
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)[^\]"]*(?:"[^"]*"\s*)?\](.*)')

@@ -162,10 +162,10 @@ def scope_of(
     def may_open(real: Path) -> bool:
         return may_be_granted(real, machine) and admits(str(real))
 
-    opened = found_paths(opened_for(path, machine) for path in granted if may_open(_real(path)))
+    opened = found_paths(opened_for(path, machine) for path in granted if may_open(Path(os.path.realpath(path))))
     always = (place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine))
     configured, shown = (
-        [place for place in found_paths(map(_expanded, names)) if may_be_granted(place.real, machine)]
+        [place for place in found_paths(map(environment.expand_path, names)) if may_be_granted(place.real, machine)]
         for names in (config.write, config.read)
     )
     write = [*configured, *(place for place in (*opened, *always) if may_open(place.real))]
@@ -270,14 +270,6 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
 def _others(walls: Walls) -> Iterator[Mask]:
     """The roots of others, even in the system's directories or a toolchain's."""
     return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
-
-
-def _expanded(name: str) -> Path:
-    return environment.home() / name[2:] if name.startswith("~/") else Path(name)
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,34 +190,23 @@ def rule_states(rules: Iterable[str]) -> dict[str, PathState | None]:
     return {path: path_state(path, follow_symlinks=True) for path in rules}
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """Where a snapshot looks for files, and the ignore rules that it finds there."""
-
-    folders: list[str]
-    rules: list[str]
-
-
-def searched(worktree: str, covered: str, ignored: Collection[str]) -> Searched | None:
-    """All directories of `covered` except the `ignored` ones, and those above it up to the worktree. None for too many, and if a
-    repository is inside, into whose `.git` git looks, too. Raises OSError."""
-    above = _above(worktree, covered)
-    found = Searched(above, [f"{folder}/.gitignore" for folder in above])
+def searched(worktree: str, covered: str, ignored: Collection[str]) -> tuple[list[str], list[str]] | None:
+    """Where a snapshot looks for files: all directories of `covered` except the `ignored` ones, and those above it up to the
+    worktree; and the ignore rules that it finds there. None for too many, and if a repository is inside, into whose `.git` git
+    looks, too. Raises OSError."""
+    above = [str(parent) for parent in Path(covered).parents]
+    folders = above[: above.index(worktree) + 1] if worktree in above else []
+    rules = [f"{folder}/.gitignore" for folder in folders]
     pending = [covered]
-    while pending and len(found.folders) + len(pending) <= MOST_PATHS:
+    while pending and len(folders) + len(pending) <= MOST_PATHS:
         folder = pending.pop()
         with os.scandir(folder) as scanned:
             entries = {entry.name: entry for entry in scanned}
         if ".git" in entries and folder != worktree:
             return None
         if ".gitignore" in entries:
-            found.rules.append(f"{folder}/.gitignore")
-        found.folders.append(folder)
+            rules.append(f"{folder}/.gitignore")
+        folders.append(folder)
         inner = [entry.path for name, entry in entries.items() if name != ".git" and entry.is_dir(follow_symlinks=False)]
         pending += [path for path in inner if path not in ignored]
-    return None if pending else found
-
-
-def _above(worktree: str, covered: str) -> list[str]:
-    above = [str(parent) for parent in Path(covered).parents]
-    return above[: above.index(worktree) + 1] if worktree in above else []
+    return None if pending else (folders, rules)

@@ -8,19 +8,16 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from app.schema.errors import ServiceError
-from app.util.tasks import forget_failure
 
 if TYPE_CHECKING:  # commands import this before they know whether a database is needed
     from app.record.postgres import Locks
-
-T = TypeVar("T")
 
 _POLL_SECONDS = 0.01
 _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
@@ -40,30 +37,6 @@ class SnapshotFailed(ServiceError):
         super().__init__(f"The files' snapshot failed: {reason}")
         self.reason = reason
         self.is_final = is_final
-
-
-class CoalescedRun(Generic[T]):
-    """Every call gets the result of a run that begins after the call. Calls during a run share the next run.
-
-    Cancelling a caller does not cancel the run.
-    """
-
-    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
-        self._work = work
-        self._running: asyncio.Task[T] | None = None
-        self._next: asyncio.Task[T] | None = None
-
-    async def __call__(self) -> T:
-        if self._next is None:
-            self._next = asyncio.create_task(self._run_after(self._running))
-            self._next.add_done_callback(forget_failure)
-        return await asyncio.shield(self._next)
-
-    async def _run_after(self, earlier: "asyncio.Task[T] | None") -> T:
-        if earlier is not None and not earlier.done():
-            await asyncio.wait([earlier])
-        self._running, self._next = self._next, None
-        return await self._work()
 
 
 class RepositoryLock:
@@ -110,25 +83,20 @@ class RepositoryLock:
 
     async def _wait_for(self, descriptor: int) -> None:
         deadline = time.monotonic() + self._timeout_seconds
-        while not _try_lock(descriptor):
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
             if time.monotonic() > deadline:
                 raise SnapshotFailed(f"another process has held {self._file} for {self._timeout_seconds:g} s")
             await asyncio.sleep(_POLL_SECONDS)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def repository_lock(git_dir: Path, locks: "Locks | None") -> RepositoryLock:
     return RepositoryLock(git_dir / "opensession.lock", f"snapshots {git_dir}", locks)
 
 
-def collection_lock(git_dir: Path, locks: "Locks", timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
+def collection_lock(git_dir: Path, locks: "Locks") -> RepositoryLock:
     """Held while objects are packed or deleted, and by those who need them to stay, even in another process. Git refuses to
     collect while another server does."""
-    return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, timeout_seconds)
+    return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, COLLECTION_TIMEOUT_SECONDS)

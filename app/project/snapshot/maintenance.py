@@ -1,8 +1,7 @@
-"""Work on snapshots beside taking them: the limit on their disk space, those of another program, checks for `opensession doctor`,
-and collecting those of checkouts that no server has open."""
+"""Work on snapshots beside taking them: those of another program, checks for `opensession doctor`, and collecting those of
+checkouts that no server has open."""
 
 import re
-import time
 from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -17,41 +16,6 @@ from app.util.project_files import HeldDirectory
 
 _TIMEOUT_SECONDS = 600
 _HASH = re.compile("[0-9a-f]{40}")
-_REMEASURE_SECONDS = 60
-_KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
-
-
-class SnapshotQuota:
-    """`most`: bytes; None for no limit."""
-
-    def __init__(self, max_bytes: int | None) -> None:
-        self._max_bytes = max_bytes
-        self._size = 0
-        self._measured_at = float("-inf")
-
-    @property
-    def is_full(self) -> bool:
-        return self._max_bytes is not None and self._size > self._max_bytes
-
-    async def require_room(self, repository: Repository) -> None:
-        """Raises SnapshotFailed if the snapshots were too large at the last measurement."""
-        if self._max_bytes is None:
-            return
-        if time.monotonic() - self._measured_at > _REMEASURE_SECONDS:
-            self._size, self._measured_at = await repository.size(), time.monotonic()
-        if self.is_full:
-            raise SnapshotFailed(
-                f"those of this checkout take {self._size} bytes, and {self._max_bytes} are allowed "
-                "(OPENSESSION_MAX_SNAPSHOT_BYTES)"
-            )
-
-    async def make_room(self, repository: Repository) -> None:
-        """Deletes older snapshots until the rest fits, but keeps those of the last day. The caller holds the lock."""
-        for kept in _KEPT_IF_FULL_SECONDS:
-            if self._max_bytes is None or await repository.size() <= self._max_bytes:
-                break
-            await repository.collect(kept, is_alone=True)
-        self._measured_at = float("-inf")
 
 
 async def complete_trees(git_dir: Path, trees: Collection[str]) -> set[str]:

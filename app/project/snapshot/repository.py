@@ -26,7 +26,6 @@ from app.project.snapshot.trees import (
     changes,
     checked,
     is_utf8,
-    names,
     nul_separated,
     tree_entries,
 )
@@ -68,6 +67,11 @@ _NO_BLOB = "0" * 40
 _IGNORE_FILE = ".ignore"
 """Rules as in `.gitignore`, for search tools."""
 
+CHANGED = ("-o", "-m")
+"""Paths that differ from the index: new, modified, deleted or of another type."""
+ALL_FILES = ("-c", "-o")
+"""The files in the index and those that a snapshot would add."""
+
 Signature = tuple[int, int, int]
 
 
@@ -92,6 +96,8 @@ class Repository:
         # Git's own place for the user's ignore rules, unless the configuration names another file.
         self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
         self._project_exclude_read: tuple[PathState | None] | None = None
+        self.rule_files: list[str] = []
+        """The files with ignore rules outside of the worktree, missing ones too; known after `prepare`."""
         self._kept: dict[str, float] = {}
         self._environment = {
             "GIT_DIR": str(git_dir),
@@ -111,6 +117,7 @@ class Repository:
             await self._create()
         if not self._is_configured:
             await (self._read_project_configuration() if self._has_project else self._read_user_configuration())
+            self.rule_files = [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
             self._is_configured = True
         await asyncio.to_thread(self._write_rules)
 
@@ -172,26 +179,15 @@ class Repository:
             return ""
         return (found or b"").decode("utf-8", "surrogateescape")
 
-    @property
-    def rule_files(self) -> list[str]:
-        """The files with ignore rules outside of the worktree, missing ones too. Call after `prepare`."""
-        return [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
-
     # The index; the caller holds the lock, whose descriptor git inherits.
 
-    async def listed(self, lock: int | None) -> list[str]:
-        """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
-        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them."""
-        return await self._files(["-o", "-m"], lock, _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS)
-
-    async def all_files(self, lock: int | None, timeout: float) -> list[str]:
-        """The files in the index and those that a snapshot would add."""
-        return await self._files(["-c", "-o"], lock, timeout)
-
-    async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
+    async def listed(self, lock: int | None, kinds: Sequence[str] = CHANGED, timeout: float | None = None) -> list[str]:
+        """Paths of these kinds, of `CHANGED` unordered and with duplicates; nested repositories as `path/`. Excludes names that
+        are not UTF-8, because JSON cannot represent them."""
         args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
-        result = await self._git(args, lock=lock, timeout=timeout)
-        listed = [name for name in names(result.stdout) if is_utf8(name)]
+        usual = _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS
+        result = await self._git(args, lock=lock, timeout=timeout or usual)
+        listed = list(filter(is_utf8, result.names))
         return listed if self._has_project else await self._without_left_out(listed, lock)
 
     async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
@@ -200,17 +196,21 @@ class Repository:
         if not self._has_ignore_files:
             return listed
         args = ["ls-files", "-z", "-o", "-i", "--directory", f"--exclude-per-directory={_IGNORE_FILE}"]
-        left_out = set(names((await self._git(args, lock=lock)).stdout))
+        left_out = set((await self._git(args, lock=lock)).names)
         return [name for name in listed if left_out.isdisjoint([name, *(f"{folder}/" for folder in PurePath(name).parents)])]
 
     async def files_and_ignored(self) -> tuple[list[str], set[str]]:
         """Absolute paths of the files in the index, and of the ignored files and directories."""
         args = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"]
         args += ["--untracked-files=all", "--ignored=matching", *self._pathspec]
-        lines = names((await self._git(args)).stdout)
-        added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is, as there is no commit
-        ignored = [line[3:].removesuffix("/") for line in lines if line.startswith("!!")]
-        return [f"{self._worktree}/{path}" for path in added], {f"{self._worktree}/{path}" for path in ignored}
+        files, ignored = [], set()
+        for line in (await self._git(args)).names:
+            path = f"{self._worktree}/{line[3:]}"
+            if line.startswith("A"):  # which everything in the index is, as there is no commit
+                files.append(path)
+            elif line.startswith("!!"):
+                ignored.add(path.removesuffix("/"))
+        return files, ignored
 
     async def tracked_though_ignored(self) -> list[str]:
         """Files that the project's repository tracks although its ignore rules match them."""
@@ -218,7 +218,7 @@ class Repository:
             return []
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
-        return [name for name in names(result.stdout) if is_utf8(name)] if result.ok else []
+        return list(filter(is_utf8, result.names)) if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int | None) -> None:
         """Updates each path in the index from the worktree, or removes it."""
@@ -329,7 +329,7 @@ class Repository:
         return dict(batch(result.stdout))
 
     async def changed(self, before: str, after: str) -> list[str]:
-        return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
+        return (await self._diff(["--name-only", "-z"], before, after)).names
 
     async def changes(self, before: str, after: str) -> list[TreeChange]:
         return changes((await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout)
@@ -362,9 +362,9 @@ class Repository:
                 ref.unlink()
                 self._kept.pop(ref.name, None)
 
-    def _own_git(self) -> Git:
-        """Git that sees the checkout, with this repository in place of the project's. Raises OSError."""
-        return replace(self._project, besides=(HeldDirectory(self.git_dir),), repository=None)
+    def _own_git(self, *seen: Path) -> Git:
+        """Git that sees the checkout and `seen`, with this repository in place of the project's. Raises OSError."""
+        return replace(self._project, besides=tuple(map(HeldDirectory, (self.git_dir, *seen))), repository=None)
 
     async def _git(
         self,
@@ -378,7 +378,7 @@ class Repository:
         seen: Sequence[Path] = (),
     ) -> GitResult:
         try:
-            git = self._own_git().seeing(*seen)
+            git = self._own_git(*seen)
         except OSError as error:
             raise SnapshotFailed(f"git {args[0]}: {error}") from error
         result = await git.run(

@@ -4,10 +4,9 @@ links out of it."""
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -23,41 +22,36 @@ def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bo
 
     Keeps the read and write permissions of an existing file; `executable` sets the executable bits.
     """
-
-    def create(name: str, folder: int, replaced: os.stat_result | None) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o777 if executable else 0o666, dir_fd=folder), "wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with _replacing(root, path) as (name, folder, replaced):
+        descriptor = os.open(name, flags, 0o777 if executable else 0o666, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             if replaced is not None and stat.S_ISREG(replaced.st_mode):
                 _take_over(file.fileno(), replaced, executable)
 
-    _replace(root, path, create)
-
 
 def write_link(root: HeldDirectory, path: str, target: bytes) -> None:
     """Atomically replaces a file, link or empty directory by a symbolic link. Raises OSError."""
-    _replace(root, path, lambda name, folder, _: os.symlink(target, os.fsencode(name), dir_fd=folder))
+    with _replacing(root, path) as (name, folder, _):
+        os.symlink(target, os.fsencode(name), dir_fd=folder)
 
 
 def remove(root: HeldDirectory, path: str, keep: Path) -> None:
     """Removes a file or link and then empty parent directories, as git does, but not `keep` and its parents."""
     with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
-    for emptied in Path(path).parents[:-1]:
-        if keep.is_relative_to(root.real / emptied) or not _rmdir(root, emptied.as_posix()):
-            return
+    with suppress(OSError):  # not empty
+        for emptied in Path(path).parents[:-1]:
+            if keep.is_relative_to(root.real / emptied):
+                return
+            with _parent(root, emptied.as_posix()) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
 
 
-def _rmdir(root: HeldDirectory, path: str) -> bool:
-    try:
-        with _parent(root, path) as (folder, name):
-            os.rmdir(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
-
-
-def _replace(root: HeldDirectory, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:
+@contextmanager
+def _replacing(root: HeldDirectory, path: str) -> Iterator[tuple[str, int, os.stat_result | None]]:
+    """Yields the name of a file to create in an open directory, and the status of what it replaces after the block."""
     with _parent(root, path, create=True) as (folder, name):
         temporary = _temporary(name)
         _unlink(temporary, folder)
@@ -65,7 +59,7 @@ def _replace(root: HeldDirectory, path: str, create: Callable[[str, int, os.stat
         if replaced is not None and stat.S_ISDIR(replaced.st_mode):
             os.rmdir(name, dir_fd=folder)
         try:
-            create(temporary, folder, replaced)
+            yield temporary, folder, replaced
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             _unlink(temporary, folder)
@@ -212,31 +206,50 @@ class Restorer:
         self._keep = keep
         self._report = report
 
-    def keep_unchanged(self, paths: list[Path]) -> None:
-        for path in paths:
+    def sort(self, steps: Mapping[str, RestoreStep]) -> tuple[list[str], dict[str, Entry]]:
+        """The paths to delete, and those to write. The others are in the report."""
+        deletions: list[str] = []
+        writes: dict[str, Entry] = {}
+        for path, step in steps.items():
+            match step:
+                case Skip():
+                    self._report.unchanged.append(self._worktree.real / path)
+                case Refuse(reason):
+                    self._report.failures.append(NotRestored(self._worktree.real / path, reason))
+                case Delete():
+                    deletions.append(path)
+                case Write(entry):
+                    writes[path] = entry
+                case _:
+                    assert_never(step)
+        return deletions, writes
+
+    def keep_unchanged(self) -> None:
+        for path in self._report.unchanged:
             remove_leftover(self._worktree, path.relative_to(self._worktree.real).as_posix())
 
     def delete(self, paths: list[str]) -> None:
         """Call it before `write`, so that a file can replace a directory that becomes empty."""
         for path in paths:
-            self._attempt(path, self._report.deleted, partial(remove, self._worktree, path, self._keep))
+            with self._reported(path, self._report.deleted):
+                remove(self._worktree, path, self._keep)
 
     def write(self, entries: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
         for path, entry in entries.items():
             if entry.blob not in contents:
                 self._report.failures.append(NotRestored(self._worktree.real / path, UNREADABLE))
                 continue
-            self._attempt(path, self._report.restored, partial(self._put, path, entry, contents[entry.blob]))
+            with self._reported(path, self._report.restored):
+                if entry.is_link:
+                    write_link(self._worktree, path, contents[entry.blob])
+                else:
+                    write_file(self._worktree, path, contents[entry.blob], executable=entry.is_executable)
 
-    def _put(self, path: str, entry: Entry, content: bytes) -> None:
-        if entry.is_link:
-            write_link(self._worktree, path, content)
-        else:
-            write_file(self._worktree, path, content, executable=entry.is_executable)
-
-    def _attempt(self, path: str, done: list[Path], act: Callable[[], None]) -> None:
+    @contextmanager
+    def _reported(self, path: str, done: list[Path]) -> Iterator[None]:
+        """Adds the path to `done`, or its failure to the report."""
         try:
-            act()
+            yield
         except OSError as error:
             self._report.failures.append(NotRestored(self._worktree.real / path, _reason(error)))
         else:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from app.project.sandbox.git import Git
 from app.project.snapshot import extent
@@ -30,30 +30,26 @@ from app.project.snapshot.capture import (
     rule_states,
     searched,
 )
-from app.project.snapshot.lock import CoalescedRun, SnapshotFailed, collection_lock, repository_lock
-from app.project.snapshot.maintenance import SnapshotQuota
-from app.project.snapshot.repository import Repository, Signature
+from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
+from app.project.snapshot.repository import ALL_FILES, Repository, Signature
 from app.project.snapshot.restore import (
     IGNORED,
     OTHER_REPOSITORY,
     OUTSIDE,
     UNREADABLE,
-    Delete,
     NotRestored,
     Refuse,
     Restorer,
     RestoreReport,
     RestoreStep,
     RestoreTarget,
-    Skip,
-    Write,
     decide_restore,
 )
 from app.project.snapshot.trees import Entry
 from app.record.postgres import Locks, ProcessLocks
 from app.schema.session import FileDiff
 from app.util import clock
-from app.util.tasks import TaskSet
+from app.util.tasks import TaskSet, forget_failure
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
@@ -64,6 +60,8 @@ _LOOK_AGAIN_MS = 3000
 _LOOK_AT_MANY_AGAIN_MS = 600_000
 _STATS_AT_ONCE = 100
 """So many at once take less time than a change of thread."""
+_REMEASURE_SECONDS = 60
+_KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
 _PAUSE_SECONDS = 600.0
 """How long snapshots pause after a failure that would come again, for which each step would wait."""
 
@@ -84,6 +82,37 @@ class _IndexState:
     tree: str
     placeholders: Mapping[str, bytes]
     stats: StatCache | None = None
+
+
+class SnapshotQuota:
+    """The limit on the disk space of a checkout's snapshots. `max_bytes`: None for no limit."""
+
+    def __init__(self, max_bytes: int | None) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._measured_at = float("-inf")
+        self.is_full = False
+
+    async def require_room(self, repository: Repository) -> None:
+        """Raises SnapshotFailed if the snapshots were too large at the last measurement."""
+        if self._max_bytes is None:
+            return
+        if time.monotonic() - self._measured_at > _REMEASURE_SECONDS:
+            self._size, self._measured_at = await repository.size(), time.monotonic()
+            self.is_full = self._size > self._max_bytes
+        if self.is_full:
+            raise SnapshotFailed(
+                f"those of this checkout take {self._size} bytes, and {self._max_bytes} are allowed "
+                "(OPENSESSION_MAX_SNAPSHOT_BYTES)"
+            )
+
+    async def make_room(self, repository: Repository) -> None:
+        """Deletes older snapshots until the rest fits, but keeps those of the last day. The caller holds the lock."""
+        for kept in _KEPT_IF_FULL_SECONDS:
+            if self._max_bytes is None or await repository.size() <= self._max_bytes:
+                break
+            await repository.collect(kept, is_alone=True)
+        self._measured_at = float("-inf")
 
 
 class Snapshots:
@@ -120,13 +149,18 @@ class Snapshots:
         self._known: _IndexState | None = None
         self._look_after = 0
         self._has_new_trees = True
-        self._track = CoalescedRun(self._track_alone)
+        self._running: asyncio.Task[str] | None = None
+        self._next: asyncio.Task[str] | None = None
         self._restores = TaskSet()
 
     async def track(self) -> str:
-        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call."""
+        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call; calls while one is taken share
+        the next one, which goes on if one of them is cancelled."""
         await self._quota.require_room(self._repository)
-        return await self._track()
+        if self._next is None:
+            self._next = asyncio.create_task(self._track_after(self._running))
+            self._next.add_done_callback(forget_failure)
+        return await asyncio.shield(self._next)
 
     async def no_undo(self) -> str | None:
         """Why a directory without git has no snapshots; None if it has. Counts up to the bounds."""
@@ -145,7 +179,7 @@ class Snapshots:
         """Counts the files that ignore rules leave. Raises SnapshotFailed, OSError."""
         async with self._lock.held() as lock:
             await self._repository.prepare()
-            listed = await self._repository.all_files(lock, extent.MAX_SECONDS)
+            listed = await self._repository.listed(lock, ALL_FILES, extent.MAX_SECONDS)
         return await asyncio.to_thread(lambda: extent.excess(extent.sizes_of(f"{self._worktree}/{path}" for path in listed)))
 
     async def has(self, tree: str) -> bool:
@@ -208,7 +242,10 @@ class Snapshots:
 
     # Taking one.
 
-    async def _track_alone(self) -> str:
+    async def _track_after(self, earlier: "asyncio.Task[str] | None") -> str:
+        if earlier is not None and not earlier.done():
+            await asyncio.wait([earlier])
+        self._running, self._next = self._next, None
         if time.monotonic() < self._paused_until:
             raise SnapshotFailed("an earlier one could not be taken in time; it is tried again in some minutes")
         known = self._known
@@ -269,8 +306,7 @@ class Snapshots:
             os.close(root)
 
     async def _write(self, staging: Staging, known: _IndexState | None, lock: int | None) -> str:
-        placed = known.placeholders if known else {}
-        to_place = {path: target for path, target in staging.placeholders.items() if placed.get(path) != target}
+        to_place = dict(staging.placeholders.items() - (known.placeholders if known else {}).items())
         if staging.update:
             await self._repository.update(staging.update, lock)
         if to_place or staging.remove:
@@ -296,13 +332,16 @@ class Snapshots:
                 self._look_after = began_ms + _LOOK_AT_MANY_AGAIN_MS
                 return
             stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)
-            if stats is not None and all(stats.rules[path] == state for path, state in rules.items()):
+            if stats is not None and rules.items() <= stats.rules.items():
                 self._known = replace(known, stats=stats)
 
     def _stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
         """Raises OSError."""
         found = searched(str(self._worktree), str(self._directory), ignored)
-        return None if found is None else StatCache.of([*files, *found.folders], [*rules, *found.rules], began_ms)
+        if found is None:
+            return None
+        folders, inner_rules = found
+        return StatCache.of([*files, *folders], [*rules, *inner_rules], began_ms)
 
     # Restoring.
 
@@ -311,8 +350,8 @@ class Snapshots:
     ) -> RestoreReport:
         async with self._lock.held() as lock:
             report = RestoreReport(await self._capture(lock))
-            steps = await self._plan(wanted, report)
-            deletions, writes = self._sort(steps, report)
+            restorer = Restorer(self._held, self._directory, report)
+            deletions, writes = restorer.sort(await self._plan(wanted, report))
             if dry_run:
                 report.deleted += [self._worktree / path for path in deletions]
                 report.restored += [self._worktree / path for path in writes]
@@ -321,7 +360,7 @@ class Snapshots:
             else:
                 if before_restore is not None:
                     await before_restore(report.before)
-                await self._carry_out(deletions, writes, report)
+                await self._carry_out(restorer, deletions, writes)
             return report
 
     async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport) -> dict[str, RestoreStep]:
@@ -360,26 +399,8 @@ class Snapshots:
             return Refuse(OTHER_REPOSITORY)
         return step
 
-    def _sort(self, steps: Mapping[str, RestoreStep], report: RestoreReport) -> tuple[list[str], dict[str, Entry]]:
-        deletions: list[str] = []
-        writes: dict[str, Entry] = {}
-        for path, step in steps.items():
-            match step:
-                case Skip():
-                    report.unchanged.append(self._worktree / path)
-                case Refuse(reason):
-                    report.failures.append(NotRestored(self._worktree / path, reason))
-                case Delete():
-                    deletions.append(path)
-                case Write(entry):
-                    writes[path] = entry
-                case _:
-                    assert_never(step)
-        return deletions, writes
-
-    async def _carry_out(self, deletions: list[str], writes: Mapping[str, Entry], report: RestoreReport) -> None:
-        restorer = Restorer(self._held, self._directory, report)
-        await asyncio.to_thread(restorer.keep_unchanged, report.unchanged)
+    async def _carry_out(self, restorer: Restorer, deletions: list[str], writes: Mapping[str, Entry]) -> None:
+        await asyncio.to_thread(restorer.keep_unchanged)
         await asyncio.to_thread(restorer.delete, deletions)
         remaining = iter(writes.items())
         while some := dict(islice(remaining, _FILES_IN_MEMORY)):

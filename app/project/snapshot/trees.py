@@ -71,10 +71,6 @@ class TreeChange:
         return f"Index: {self.path}\n{_RULE}\n--- {self.path}\t\n+++ {self.path}\t\n{self.hunks.decode('utf-8', 'replace')}"
 
 
-def names(output: bytes) -> list[str]:
-    return [name.decode("utf-8", "surrogateescape") for name in output.split(b"\0") if name]
-
-
 def changes(output: bytes) -> list[TreeChange]:
     """Read `--raw --numstat --patch --full-index -z`: first `:modes ids status` and the name of every file, then
     `added<tab>deleted<tab>name` of each, then the patches."""

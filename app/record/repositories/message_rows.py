@@ -223,20 +223,10 @@ _EDGE_SNAPSHOTS = select(
 ).where(SESSION.c.id == bindparam("session"))
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSnapshots:
-    """The first snapshot before a step and the last one after a step, in the session and in the answers to one prompt; and the
-    session's diff basis."""
-
-    basis: str | None
-    session: tuple[str | None, str | None]
-    prompt: tuple[str | None, str | None]
-
-
-def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> EdgeSnapshots:
-    found = connection.execute(_EDGE_SNAPSHOTS, {"session": session_id, "prompt": prompt_id}).one_or_none()
-    basis, *edges = found or 5 * [None]
-    return EdgeSnapshots(basis, (edges[0], edges[1]), (edges[2], edges[3]))
+def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> Sequence[str | None]:
+    """The session's diff basis; its first snapshot before a step and its last one after a step; and these two of the answers to
+    one prompt. All None for an unknown session."""
+    return connection.execute(_EDGE_SNAPSHOTS, {"session": session_id, "prompt": prompt_id}).one_or_none() or 5 * [None]
 
 
 # Forks.

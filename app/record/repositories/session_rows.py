@@ -326,7 +326,9 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.directories is not None:
         yield SESSION.c.directory.in_(wanted.directories)
     if wanted.path is not None:
-        yield or_(SESSION.c.path == wanted.path, _begins_with(SESSION.c.path, f"{wanted.path}/"))
+        below = f"{wanted.path}/"
+        # Case-sensitive, unlike SQLite's LIKE.
+        yield or_(SESSION.c.path == wanted.path, func.substr(SESSION.c.path, 1, len(below)) == below)
     if wanted.roots_only:
         yield SESSION.c.parent_id.is_(None)
     if not wanted.archived:
@@ -338,11 +340,6 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.search:
         title = fold(wanted.search)
         yield SESSION.c.title_folded.contains(title, autoescape=True) if title else false()
-
-
-def _begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
-    """Case-sensitive, unlike SQLite's LIKE."""
-    return func.substr(column, 1, len(beginning)) == beginning
 
 
 # Links.

@@ -1,7 +1,7 @@
 """Changes to several files that are planned in memory and then written together, or not at all."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,12 +80,11 @@ class FileBatch:
         return self._planned[path]
 
 
-def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
-    """Writes everything and returns the stamps of the written files. Undoes the writes and raises ToolError if one fails or a
-    file has changed since it was read."""
+def write_batch(batch: FileBatch, data: Mapping[Path, bytes]) -> dict[Path, Stamp]:
+    """Writes `data` (what `encoded` gave), deletes what the batch removes, and returns the stamps of the written files. Undoes
+    the writes and raises ToolError if one fails or a file has changed since it was read."""
     for path, original in batch.originals.items():
         text_file.require_unchanged(path, original, batch.root_of(path))
-    data = batch.encoded()
     folders = _missing_folders(data)
     try:
         stamps = {
@@ -185,17 +184,17 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
 
     async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
         steps = _located(ctx, _parsed(args.patch_text))
-        paths = _changed_paths(steps)
+        paths = list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
         for path in paths:
             await ask_if_outside(ctx, path)
         async with self._locks.hold_all(paths):
-            batch, planned = await asyncio.to_thread(_plan, steps, partial(root_of, ctx))
+            batch, data, planned = await asyncio.to_thread(_plan, steps, partial(root_of, ctx))
             for path in batch.originals:
                 await unsaved.require_saved(ctx, path)
             metadata = _metadata(ctx, planned)
             await ctx.host.require_permission(_edit_permission(ctx, paths, metadata))
             require_in_place(ctx, *paths)
-            for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
+            for path, stamp in (await text_file.finish_in_thread(write_batch, batch, data)).items():
                 self._times.record(ctx.session_id, path, stamp)
             planned, format_errors = await self._formatted(ctx, planned)
         for plan in planned:
@@ -210,11 +209,11 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         errors: dict[str, str] = {}
         changed = list(planned)
         for path, at in _left(planned).items():
-            formatted = await format_file(ctx, path, root_of(ctx, path))
-            errors |= formatted.errors
-            if formatted.file is not None:
-                self._times.record(ctx.session_id, path, formatted.file.stamp)
-                changed[at] = await asyncio.to_thread(changed[at].formatted, formatted.file)
+            formatted, failed = await format_file(ctx, path, root_of(ctx, path))
+            errors |= failed
+            if formatted is not None:
+                self._times.record(ctx.session_id, path, formatted.stamp)
+                changed[at] = await asyncio.to_thread(changed[at].formatted, formatted)
         return changed, errors
 
 
@@ -246,7 +245,10 @@ def _verification_error(error: Exception) -> ToolError:
 
 def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChange]:
     for change in changes:
-        _require_no_link(ctx, change)
+        takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
+        # Resolved paths name the target of a link: deleting or moving it would leave the link itself.
+        if takes_away and (ctx.directory / change.path).is_symlink():
+            raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
     located = []
     for change in changes:
         move_to = change.move_to if isinstance(change, UpdateFile) else None
@@ -254,26 +256,15 @@ def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChang
     return located
 
 
-def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
-    """Resolved paths name the target of a link: deleting or moving it would leave the link itself."""
-    takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
-    if takes_away and (ctx.directory / change.path).is_symlink():
-        raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
-
-
-def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
-    """Each file once, in the order of the patch."""
-    return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
-
-
-def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Root]) -> tuple[FileBatch, list[_PlannedChange]]:
+def _plan(
+    steps: list[_LocatedChange], root_of: Callable[[Path], Root]
+) -> tuple[FileBatch, dict[Path, bytes], list[_PlannedChange]]:
     batch = FileBatch(root_of)
     try:
         planned = [_apply(batch, step) for step in steps]
-        batch.encoded()
+        return batch, batch.encoded(), planned
     except (PatchError, ToolError) as error:
         raise _verification_error(error) from error
-    return batch, planned
 
 
 def _apply(batch: FileBatch, step: _LocatedChange) -> _PlannedChange:

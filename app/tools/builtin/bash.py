@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from app.project.sandbox.sandbox import Sandbox, hint
 from app.project.sandbox.scope import Program
 from app.schema.base import Wire
 from app.tools import boundary, process
-from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
 from app.tools.transcript import LivePreview, Transcript, shorten
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -44,9 +44,7 @@ class BashTool(Tool[BashParameters]):
         self._sandbox = sandbox
         self._environment = environment
         self._default_timeout_ms = default_timeout_ms
-
-    def description(self) -> str:
-        return super().description().replace("{timeout}", str(self._default_timeout_ms))
+        self.description = load_description(self.id).replace("{timeout}", str(default_timeout_ms))
 
     async def execute(self, args: BashParameters, ctx: ToolContext) -> ToolResult:
         timeout_ms = self._default_timeout_ms if args.timeout is None else args.timeout
@@ -57,7 +55,13 @@ class BashTool(Tool[BashParameters]):
         if not directory.is_dir():
             raise ToolError(f"The working directory does not exist: {directory}")
         approved = await ctx.host.approved_directories() if self._sandbox.is_on else []
-        program = await asyncio.to_thread(self._program, args.command, directory, ctx, granted, approved)
+        argv, workspace = [self._shell, "-c", args.command], ctx.sandbox_workspace
+        try:
+            program = await asyncio.to_thread(
+                self._sandbox.program, argv, workspace, self._environment, cwd=directory, granted=granted, approved=approved
+            )
+        except OSError as error:
+            raise ToolError(f"{ctx.directory} cannot be used: {error.strerror}") from error
         return await self._run(args, program, timeout_ms, ctx)
 
     async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> list[Path]:
@@ -78,17 +82,6 @@ class BashTool(Tool[BashParameters]):
                 ToolPermission(self.id, analysis.patterns, analysis.always, shown, subjects=analysis.subjects)
             )
         return [Path(path) for path in analysis.readable_outside]
-
-    def _program(
-        self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path], approved: Sequence[Path]
-    ) -> Program:
-        argv = [self._shell, "-c", command]
-        try:
-            return self._sandbox.program(
-                argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
-            )
-        except OSError as error:
-            raise ToolError(f"{ctx.directory} cannot be used: {error.strerror}") from error
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()

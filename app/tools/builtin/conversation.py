@@ -7,9 +7,9 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.schema.model import Agent, Skill
-from app.schema.permission import Answer, QuestionInfo, QuestionOption
+from app.schema.permission import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tools.base import SubagentRequest, Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import SubagentRequest, Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
 
 
 class TodoWriteParameters(Wire):
@@ -68,18 +68,13 @@ class QuestionTool(Tool[QuestionParameters]):
     parameters = QuestionParameters
 
     async def execute(self, args: QuestionParameters, ctx: ToolContext) -> ToolResult:
-        answers = await ctx.host.ask_questions([_info(question) for question in args.questions])
+        answers = await ctx.host.ask_questions([QuestionInfo.model_validate(question.wire()) for question in args.questions])
         count = len(args.questions)
         return ToolResult(
             title=f"Asked {count} question{'' if count == 1 else 's'}",
             output=_render(args.questions, answers),
             metadata={"answers": answers},
         )
-
-
-def _info(question: Question) -> QuestionInfo:
-    options = [QuestionOption(label=option.label, description=option.description) for option in question.options]
-    return QuestionInfo(question=question.question, header=question.header, options=options, multiple=question.multiple)
 
 
 def _render(questions: list[Question], answers: list[Answer]) -> str:
@@ -109,14 +104,8 @@ class TaskTool(Tool[TaskParameters]):
     parameters = TaskParameters
 
     def __init__(self, subagents: Sequence[Agent]) -> None:
-        self._subagents = subagents
-
-    def description(self) -> str:
-        lines = [
-            f"- {agent.name}: {agent.description or 'no description; use it when the user asks for it'}"
-            for agent in self._subagents
-        ]
-        return "\n".join([super().description(), "", "Subagents:", *(lines or ["(none)"])])
+        lines = [f"- {each.name}: {each.description or 'no description; use it when the user asks for it'}" for each in subagents]
+        self.description = "\n".join([load_description(self.id), "", "Subagents:", *(lines or ["(none)"])])
 
     async def execute(self, args: TaskParameters, ctx: ToolContext) -> ToolResult:
         if not ctx.bypass_agent_check:
@@ -145,10 +134,8 @@ class SkillTool(Tool[SkillParameters]):
 
     def __init__(self, skills: Sequence[Skill]) -> None:
         self._skills = {skill.name: skill for skill in skills}
-
-    def description(self) -> str:
         lines = [f"- {skill.name}: {skill.description}" for skill in self._skills.values()]
-        return "\n".join([super().description(), "", "Skills:", *(lines or ["(none)"])])
+        self.description = "\n".join([load_description(self.id), "", "Skills:", *(lines or ["(none)"])])
 
     async def execute(self, args: SkillParameters, ctx: ToolContext) -> ToolResult:
         skill = self._skills.get(args.name)

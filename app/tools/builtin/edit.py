@@ -81,22 +81,18 @@ class MultiEditTool(Tool[MultiEditParameters]):
         self._editor = FileEditor(times, locks)
 
     async def execute(self, args: MultiEditParameters, ctx: ToolContext) -> ToolResult:
-        _require_valid(args)
+        if not args.edits:
+            raise ToolError("edits must hold at least one edit")
+        for edit in args.edits:
+            edit.require_change()
+        if any(not edit.old_string for edit in args.edits[1:]):
+            raise ToolError("Only the first edit may have an empty oldString: it gives the file its whole content")
         path = await _file_to_change(ctx, args.file_path)
         change = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), args.edits[0].requirement)
         errors = await ctx.host.errors_in({path: change.after})
         output = f"Applied {len(args.edits)} edits successfully." + changes.errors_in_file(path, errors)
         metadata = {**change.edit_metadata(), "diagnostics": changes.diagnostics([path], errors)}
         return ToolResult(relative_name(ctx, path), output, metadata)
-
-
-def _require_valid(args: MultiEditParameters) -> None:
-    if not args.edits:
-        raise ToolError("edits must hold at least one edit")
-    for edit in args.edits:
-        edit.require_change()
-    if any(not edit.old_string for edit in args.edits[1:]):
-        raise ToolError("Only the first edit may have an empty oldString: it gives the file its whole content")
 
 
 def _apply_all(text: str, edits: list[TextEdit]) -> str:
@@ -133,6 +129,6 @@ class WriteTool(Tool[WriteParameters]):
                 "filepath": str(path),
                 "exists": change.original is not None,
                 **({"filediff": change.filediff()} if change.original else {}),
-                **change.format_metadata(),
+                **changes.format_metadata(change.format_errors),
             },
         )

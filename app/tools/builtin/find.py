@@ -99,17 +99,13 @@ class GlobTool(Tool[GlobParameters]):
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         listing = await search.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
         paths = await asyncio.to_thread(newest_first, listing.items)
+        lines = [search.json_text(path) for path in paths] or ["No files found"]
+        more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
         return ToolResult(
             title=boundary.relative_name(ctx, scope.path),
-            output=_render_found(paths, listing),
+            output="\n".join(lines + listing.notes(more)),
             metadata={"count": len(paths), "truncated": listing.truncated},
         )
-
-
-def _render_found(paths: list[Path], listing: Found[Path]) -> str:
-    lines = [search.json_text(path) for path in paths] or ["No files found"]
-    more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
-    return "\n".join(lines + listing.notes(more))
 
 
 class GrepParameters(Wire):
@@ -153,14 +149,9 @@ def _render_matches(chosen: list[Match], matches: Found[Match]) -> str:
         lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
     if chosen:
         lines.pop()
-    return "\n".join(lines + matches.notes(_more(matches)))
-
-
-def _more(matches: Found[Match]) -> str | None:
-    if len(matches.items) <= LIMIT:
-        return None
     total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.items))
-    return f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
+    more = f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
+    return "\n".join(lines + matches.notes(more if len(matches.items) > LIMIT else None))
 
 
 def _cut(line: str) -> str:

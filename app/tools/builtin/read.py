@@ -1,4 +1,4 @@
-"""Detects the type of a file from its name and first bytes."""
+"""Reads text files in pages; images and PDFs are attached. The name and the first bytes of a file say which it is."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from app.schema.part import FileContent
 from app.tools import text_file, unsaved
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tools.text_file import FileTimes, Root, Stamp, names_in, open_file
+from app.tools.text_file import FileTimes, Root, Stamp, names_in
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -78,10 +78,6 @@ class _FilePage:
     total: int | None
     cut_by_bytes: bool
 
-    @property
-    def next_offset(self) -> int:
-        return self.offset + len(self.lines)
-
 
 class ReadTool(Tool[ReadParameters]):
     id = "read"
@@ -99,8 +95,9 @@ class ReadTool(Tool[ReadParameters]):
         require_in_place(ctx, path)
         title, offset, limit = relative_name(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT
         if in_editor := await unsaved.find(ctx, path):
-            page = _page(BytesIO(in_editor.text.encode("utf-8", "replace")), offset, limit)
-            result, stamp = _page_result(title, page, is_unsaved=True), in_editor.stamp
+            text, stamp = in_editor
+            page = _page(BytesIO(text.encode("utf-8", "replace")), offset, limit)
+            result = _page_result(title, page, is_unsaved=True)
         else:
             result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
         if stamp is not None:
@@ -112,9 +109,10 @@ class ReadTool(Tool[ReadParameters]):
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
     """The stamp is None for an image or PDF, which cannot be edited."""
     try:
-        with os.fdopen(open_file(path, root), "rb") as file:
+        with text_file.opened(path, root) as file:
             status = os.fstat(file.fileno())
-            _require_readable(path, status)
+            if not stat.S_ISREG(status.st_mode):
+                raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
             head = file.read(SNIFFED_BYTES)
             if head is None:
                 raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
@@ -127,37 +125,22 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
-        raise ToolError(_directory(path)) from error
+        hint = "Use the list or glob tool to see what is in it."
+        raise ToolError(f"Path is a directory, not a file: {path}. {hint}") from error
     except OSError as error:
         raise text_file.failure("read", path, error) from error
 
 
-def _require_readable(path: Path, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise ToolError(_directory(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
-
-
-def _directory(path: Path) -> str:
-    return f"Path is a directory, not a file: {path}. Use the list or glob tool to see what is in it."
-
-
 def _not_found(path: Path, root: Root) -> str:
-    similar = _similar_names(path, root)
-    hint = "\n\nDid you mean one of these?\n" + "\n".join(similar) if similar else ""
-    return f"File not found: {path}{hint}"
-
-
-def _similar_names(path: Path, root: Root) -> list[str]:
-    """Files in the same directory whose name contains this one's name, or is contained in it."""
+    """Suggests files in the same directory whose name contains this one's name, or is contained in it."""
     wanted = path.name.lower()
     try:
         names = sorted(names_in(path.parent, root))
     except (OSError, ValueError):
-        return []  # the directory does not exist, cannot be read, or lies above the root
-    similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
-    return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
+        names = []  # the directory does not exist, cannot be read, or lies above the root
+    similar = [str(path.parent / name) for name in names if wanted in name.lower() or name.lower() in wanted]
+    hint = "\n\nDid you mean one of these?\n" + "\n".join(similar[:_SUGGESTIONS]) if similar else ""
+    return f"File not found: {path}{hint}"
 
 
 def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:
@@ -260,7 +243,7 @@ def _with_instructions(result: ToolResult, found: dict[str, str]) -> ToolResult:
 def _trailer(page: _FilePage) -> str:
     if page.total is not None:
         return f"End of file - total {page.total} lines"
-    go_on = f"Use the 'offset' parameter to read beyond line {page.next_offset}"
+    go_on = f"Use the 'offset' parameter to read beyond line {page.offset + len(page.lines)}"
     if page.cut_by_bytes:
         return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
     return f"File has more lines. {go_on}"
@@ -270,7 +253,11 @@ def attachment_mime(path: Path, head: bytes) -> str | None:
     """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
     conversation with a wrongly labelled image."""
     by_name = _ATTACHED.get(_suffix(path))
-    return (_by_signature(head) or by_name) if by_name else None
+    if by_name is None:
+        return None
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), by_name)
 
 
 def is_binary(path: Path, head: bytes) -> bool:
@@ -282,9 +269,3 @@ def is_binary(path: Path, head: bytes) -> bool:
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower().removeprefix(".")
-
-
-def _by_signature(head: bytes) -> str | None:
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), None)

@@ -1,4 +1,4 @@
-"""Converts HTML to markdown or plain text."""
+"""Fetches a page of the web, and converts HTML to markdown or plain text."""
 
 import asyncio
 import codecs
@@ -66,20 +66,16 @@ class WebFetchTool(Tool[WebFetchParameters]):
         about = args.model_dump(exclude_none=True)
         await ctx.host.require_permission(ToolPermission(self.id, [args.url], ["*"], about))
         seconds = min(args.timeout or DEFAULT_SECONDS, MAX_SECONDS)
+        headers = {"Accept": _ACCEPT[args.format], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
         try:
             async with asyncio.timeout(seconds):
-                page = await self._fetch(args.url, args.format)
+                page = await fetch(self._requests, args.url, headers, MAX_BYTES)
                 output = await asyncio.to_thread(_render, page, args.format)
         except TimeoutError:
             raise ToolTimeout(f"{args.url} did not answer within {seconds:g} seconds") from None
-        return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
-
-    async def _fetch(self, url: str, wanted: PageFormat) -> WebPage:
-        headers = {"Accept": _ACCEPT[wanted], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
-        try:
-            return await fetch(self._requests, url, headers, MAX_BYTES)
         except (FetchFailed, AddressDenied) as error:
             raise ToolError(str(error)) from error
+        return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
 
 def _render(page: WebPage, wanted: PageFormat) -> str:

@@ -4,7 +4,7 @@ which takes most of a second."""
 import json
 import logging
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar, assert_never
 
@@ -74,10 +74,6 @@ _EVENT_END = re.compile(rb"\n\r?\n|\r\r")
 _CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
 
-async def ask_uncompressed(request: httpx2.Request) -> None:
-    request.headers.update(IDENTITY)
-
-
 async def bound(response: httpx2.Response) -> None:
     """Reading an answer that is compressed or too large raises httpx2.StreamError: for the SDK, a failure of that request
     alone."""
@@ -119,7 +115,7 @@ async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 def of_tool_call(result: CallToolResult) -> Content:
     """A result that is only data becomes JSON text."""
-    content = _of_blocks(result.content)
+    content = _sorted([_of_block(block) for block in result.content])
     texts = content.texts
     if result.structured_content is not None and not texts and not content.files:
         texts = [json.dumps(result.structured_content, ensure_ascii=False)]
@@ -127,15 +123,11 @@ def of_tool_call(result: CallToolResult) -> Content:
 
 
 def of_prompt(result: GetPromptResult) -> Content:
-    return _of_blocks(message.content for message in result.messages)
+    return _sorted([_of_block(message.content) for message in result.messages])
 
 
 def of_resource(result: ReadResourceResult) -> Content:
     return _sorted([_of_contents(contents, None) for contents in result.contents])
-
-
-def _of_blocks(blocks: Iterable[ContentBlock]) -> Content:
-    return _sorted([_of_block(block) for block in blocks])
 
 
 def _sorted(items: list[str | FileContent]) -> Content:
@@ -195,18 +187,15 @@ def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | 
 def _provider(target: McpTarget, config: McpRemoteConfig, redirect_uri: str, stored: Credentials | None) -> OAuthClientProvider:
     storage = _OAuthStorage(target, config, redirect_uri)
     browser = _Browser(target.sign_in)
-    provider = OAuthClientProvider(config.url, _metadata(config, redirect_uri), storage, browser.open, browser.answer)
+    own = config.oauth or McpOAuthConfig()
+    metadata = OAuthClientMetadata(client_name="opensession", redirect_uris=[AnyUrl(redirect_uri)], scope=own.scope)
+    provider = OAuthClientProvider(config.url, metadata, storage, browser.open, browser.answer)
     storage.provider = provider
     if stored is not None:
         # The SDK treats stored tokens as fresh, and forgets where they are renewed.
         provider.context.token_expiry_time = stored.expires_at
         provider.context.oauth_metadata = OAuthMetadata.model_validate(stored.metadata) if stored.metadata else None
     return provider
-
-
-def _metadata(config: McpRemoteConfig, redirect_uri: str) -> OAuthClientMetadata:
-    own = config.oauth or McpOAuthConfig()
-    return OAuthClientMetadata(client_name="opensession", redirect_uris=[AnyUrl(redirect_uri)], scope=own.scope)
 
 
 class _Browser:
@@ -248,22 +237,19 @@ class _OAuthStorage:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._own.client_id is not None:
-            return self._configured(self._own.client_id)
-        client = self._stored().client
-        return OAuthClientInformationFull.model_validate(client) if client else None
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._put(client=_dump(client_info))
-
-    def _configured(self, client_id: str) -> OAuthClientInformationFull:
+        if self._own.client_id is None:
+            client = self._stored().client
+            return OAuthClientInformationFull.model_validate(client) if client else None
         secret = self._own.client_secret
         return OAuthClientInformationFull(
-            client_id=client_id,
+            client_id=self._own.client_id,
             client_secret=secret,
             redirect_uris=[AnyUrl(self._redirect_uri)],
             token_endpoint_auth_method="client_secret_post" if secret else "none",
         )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._put(client=_dump(client_info))
 
     def _stored(self) -> Credentials:
         """A registration is valid only for the redirect address it was made with, which changes with this server's port."""
@@ -322,11 +308,12 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
         if response.status_code == httpx2.codes.NOT_FOUND and "mcp-session-id" in response.request.headers:
             watch.ended(McpFailure("The server no longer knows this connection"))
 
-    async def trace(request: httpx2.Request) -> None:
+    async def prepare(request: httpx2.Request) -> None:
         put_trace(request.headers)
+        request.headers.update(IDENTITY)
 
     auth = authentication(target, config)
-    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [trace, ask_uncompressed], "response": [note, bound]}
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [prepare], "response": [note, bound]}
     async with (
         httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks) as http,
         streamable_http_client(config.url, http_client=http) as streams,

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +21,7 @@ from app.schema.project import (
 )
 from app.tools.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, Offers, SignInNeeded, takes_sign_in
 from app.util.secrets import redacted
+from app.util.tasks import forget_failure
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -35,23 +35,17 @@ FAREWELL_SECONDS = 2.0
 _UNAUTHORIZED = 401
 
 
-@dataclass(frozen=True, slots=True)
-class McpTimeouts:
-    """Seconds: to connect, and to answer a request (a tool that reports progress may take that long between reports)."""
-
-    connect: float
-    answer: float
-
-
 class McpConnection:
-    """Opens at once. `on_change` is called when the server's tools have changed, except when it is closed."""
+    """Opens at once. `answer_seconds`: to answer a request; a tool that reports progress may take that long between reports.
+    `on_change` is called when the server's tools have changed, except when it is closed."""
 
-    def __init__(self, target: McpTarget, limits: McpTimeouts, on_change: Callable[[], None]) -> None:
+    def __init__(self, target: McpTarget, connect_seconds: float, answer_seconds: float, on_change: Callable[[], None]) -> None:
         self.target = target
         self.offers = Offers()
         self.status: MCPStatus | None = None
         """None while connecting."""
-        self._limits = limits
+        self._connect_seconds = connect_seconds
+        self._answer_seconds = answer_seconds
         self._on_change = on_change
         self._watch = McpWatch()
         self._client: Client | None = None
@@ -109,14 +103,14 @@ class McpConnection:
         if self._client is None:
             raise McpFailure("The server is not connected")
         try:
-            async with asyncio.timeout(self._limits.answer) as clock:
+            async with asyncio.timeout(self._answer_seconds) as clock:
 
                 async def progressed(progress: float, total: float | None, message: str | None) -> None:
-                    clock.reschedule(asyncio.get_running_loop().time() + self._limits.answer)
+                    clock.reschedule(asyncio.get_running_loop().time() + self._answer_seconds)
 
                 return await _abandonable(ask(self._client, progressed))
         except TimeoutError as error:
-            raise McpTimeout(f"The server has not answered for {self._limits.answer:g} s") from error
+            raise McpTimeout(f"The server has not answered for {self._answer_seconds:g} s") from error
         except Exception as error:
             cause = self._watch.end or error
             raise McpFailure(self._told(cause)) from error
@@ -125,7 +119,7 @@ class McpConnection:
         cause: Exception | None = None
         try:
             with self._scope:
-                self._scope.deadline = anyio.current_time() + self._limits.connect
+                self._scope.deadline = anyio.current_time() + self._connect_seconds
                 await self._serve()
         except Exception as error:  # noqa: BLE001  whatever it is, it is the status of this server and of nothing else
             cause = self._watch.end or _first(error)
@@ -145,7 +139,7 @@ class McpConnection:
             self._client, self.status, self._was_up = client, MCPStatusConnected(), True
             self._opened.set()
             while await self._watch.change():
-                with anyio.fail_after(self._limits.answer):
+                with anyio.fail_after(self._answer_seconds):
                     self._set_offers(await offers(client, self.target.name))
 
     def _set_offers(self, offers: Offers) -> None:
@@ -163,7 +157,7 @@ class McpConnection:
         if isinstance(cause, OAuthRegistrationError):
             return MCPStatusNeedsClientRegistration(error=self._told(cause))
         if cause is None:
-            return MCPStatusFailed(error=f"The server did not answer within {self._limits.connect:g} s")
+            return MCPStatusFailed(error=f"The server did not answer within {self._connect_seconds:g} s")
         return MCPStatusFailed(error=self._told(cause))
 
     def _told(self, cause: Exception) -> str:
@@ -174,7 +168,7 @@ class McpConnection:
 async def _abandonable(work: Awaitable[T]) -> T:
     """When cancelled it cancels the work and does not wait for it: telling a server that hangs can take seconds."""
     task = asyncio.ensure_future(work)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    task.add_done_callback(forget_failure)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

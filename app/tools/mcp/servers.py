@@ -16,7 +16,7 @@ from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
-from app.tools.mcp.connection import McpConnection, McpTimeouts
+from app.tools.mcp.connection import McpConnection
 from app.tools.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, Offers, SignIn
 from app.util.tasks import TaskSet
 
@@ -88,12 +88,10 @@ class McpServer:
 
     @property
     def waits_for_user(self) -> bool:
-        return self.sign_in is not None and not self.sign_in.answer.done() and not self.has_status
-
-    @property
-    def has_status(self) -> bool:
-        """Whether the server is connected, has failed or is switched off."""
-        return self.connection is None or self.connection.status is not None
+        """False once the server is connected, has failed or is switched off."""
+        if self.connection is None or self.connection.status is not None:
+            return False
+        return self.sign_in is not None and not self.sign_in.answer.done()
 
 
 class McpServers:
@@ -181,10 +179,6 @@ class McpServers:
         await asyncio.gather(*(connection.wait_opened() for connection in connecting))
         return {server.name: server.status for server in self}
 
-    async def close(self) -> None:
-        self.stop()
-        await self.stopped()
-
     async def stopped(self) -> None:
         """Returns when all processes and connections that were closed have ended."""
         await self._closing.wait()
@@ -195,7 +189,10 @@ class McpServers:
         shared = self.settings
         environment, credentials = shared.environment, shared.credentials
         target = McpTarget(server.name, server.config, self._workspace, environment, shared.sandbox, credentials, sign_in)
-        server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
+        own_seconds = server.config.timeout / 1000 if server.config.timeout else None
+        connect_seconds = SIGN_IN_SECONDS if sign_in else own_seconds or CONNECT_SECONDS
+        answer_seconds = own_seconds or self._answer_seconds
+        server.connection = McpConnection(target, connect_seconds, answer_seconds, lambda: self._announce(server))
         return server.connection
 
     def open_listening(self, server: McpServer, sign_in: SignIn, listener: asyncio.Server | None) -> McpConnection:
@@ -242,6 +239,8 @@ class McpServers:
 
     async def offers(self) -> list[Offers]:
         """Of connected servers. A server whose connection was lost is connected again; one that is connecting gets a moment."""
+        if not self._servers:
+            return []
         connections = [self._connection_of(server) for server in self]
         found = [connection for connection in connections if connection is not None]
         await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
@@ -301,8 +300,3 @@ class McpServers:
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
         tools = fingerprint(server.connection.offers.tools if server.connection else ())
         self.settings.states.announce_change(self.directory, TOOLS + server.name, tools, changed)
-
-    def _limits(self, config: McpServerConfig, sign_in: SignIn | None) -> McpTimeouts:
-        own = config.timeout / 1000 if config.timeout else None
-        connect = SIGN_IN_SECONDS if sign_in else own or CONNECT_SECONDS
-        return McpTimeouts(connect, own or self._answer_seconds)

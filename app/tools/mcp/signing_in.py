@@ -5,7 +5,7 @@ as with OpenCode, the server listens to that port as long as the sign-in lasts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from html import escape
 from typing import Any
@@ -98,11 +98,6 @@ class SignInAnswer(Wire):
     issuer: str | None = None
     error: str | None = None
 
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> "SignInAnswer":
-        """Raises ValidationError."""
-        return cls.model_validate({**query, "issuer": query.get("iss")})
-
 
 class SignInResult(Wire):
     state: str
@@ -152,7 +147,7 @@ async def _listener(servers: McpServers, server: McpServer, redirect: str, of_se
 
 async def _answer_browser(servers: McpServers, query: dict[str, str]) -> str:
     try:
-        answer = SignInAnswer.from_query(query)
+        answer = SignInAnswer.model_validate({**query, "issuer": query.get("iss")})
     except ValidationError:
         return "This address has no state: it is for the browser that comes back from a sign-in."
     try:
@@ -258,7 +253,7 @@ def page_text(status: MCPStatus) -> str:
 
 
 def _waiting(servers: McpServers, state: str) -> McpServer | None:
-    waiting = (server for server in servers if server.waits_for_user and server.sign_in is not None)
+    waiting = (server for server in servers if server.waits_for_user)
     return next((server for server in waiting if server.sign_in and server.sign_in.state == state), None)
 
 

@@ -80,7 +80,7 @@ class PluginHost:
     async def _tell_events(self, loading: asyncio.Task[Plugins], directory: str) -> None:
         hooks = (await asyncio.shield(loading)).hooks
         async with asyncio.TaskGroup() as group:
-            for plugin in hooks.plugins_with("event"):
+            for plugin, _ in hooks.named.get("event", ()):
                 group.create_task(forward(lambda: Listener(self._bus.own, directory, keeps_open=False, user=None), hooks, plugin))
 
 

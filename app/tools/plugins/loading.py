@@ -19,7 +19,7 @@ from app.schema.base import Wire
 from app.schema.config import Config
 from app.tools.plugins import runner
 from app.tools.plugins.api import HOOK_NAMES, Hook, PluginInput, PluginTool
-from app.tools.plugins.runner import HookRunner, NamedHooks, error_text
+from app.tools.plugins.runner import HookRunner, error_text
 from app.util.project_files import anywhere, read_bytes
 
 ENTRY_POINTS = "opensession.plugins"
@@ -175,7 +175,7 @@ async def load_all(loaded: LoadedConfig, given: PluginInput, *, project_code: bo
 class _Loading:
     def __init__(self, project_code: bool) -> None:
         self._project_code = project_code
-        self.hooks: list[NamedHooks] = []
+        self.hooks: list[tuple[str, Mapping[str, Hook]]] = []
         self.tools: dict[str, PluginTool] = {}
         self.statuses: list[ExtensionStatus] = []
 
@@ -183,23 +183,19 @@ class _Loading:
         """One per name. An extension that is skipped replaces nothing: a project cannot switch the user's own plugin off."""
         allowed = []
         for extension in extensions:
-            reason = self._reason_to_skip(extension)
-            if reason:
-                self._skip(extension, kind, reason)
+            if extension.path is not None and extension.path.suffix != ".py":
+                self._skip(extension, kind, NOT_PYTHON)
+            elif extension.of_project and not self._project_code:
+                self._skip(extension, kind, OF_PROJECT)
             else:
                 allowed.append(extension)
         return distinct(allowed)
-
-    def _reason_to_skip(self, extension: Extension) -> str | None:
-        if extension.path is not None and extension.path.suffix != ".py":
-            return NOT_PYTHON
-        return OF_PROJECT if extension.of_project and not self._project_code else None
 
     async def plugin(self, extension: Extension, given: PluginInput) -> None:
         loaded = await self._attempt(extension, "plugin", load_plugin(extension, given))
         if loaded is None:
             return
-        self.hooks.append(NamedHooks(extension.name, loaded.hooks))
+        self.hooks.append((extension.name, loaded.hooks))
         self.tools.update(loaded.tools)
         if loaded.unknown:
             log.warning("plugin %s: this server has no such hooks: %s", extension.name, ", ".join(loaded.unknown))

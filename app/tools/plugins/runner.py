@@ -8,11 +8,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.tools.plugins.api import Hook
 from app.util.bounds import DEEPEST, plain_json
+from app.util.tasks import forget_failure
 
 log = logging.getLogger(__name__)
 HOOK_SECONDS = 10.0
@@ -31,7 +31,7 @@ async def call(function: Callable[..., Any], *args: Any, seconds: float | None =
     cancelled and not waited for.
     """
     task = asyncio.create_task(_result(function, args))
-    task.add_done_callback(_retrieve)
+    task.add_done_callback(forget_failure)
     try:
         await asyncio.wait({task}, timeout=seconds)
     finally:
@@ -85,33 +85,19 @@ def _plain(error: BaseException) -> Exception:
     return RuntimeError(f"it raised {type(error).__name__} {error}".rstrip())
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Marks the error of a call that nobody waits for as seen: asyncio would log it."""
-    if not task.cancelled():
-        task.exception()
-
-
-@dataclass(frozen=True)
-class NamedHooks:
-    plugin: str
-    hooks: Mapping[str, Hook]
-
-
 class HookFailed(Exception):
     """Of hooks that guard: the guarded action must not happen."""
 
 
 class HookRunner:
-    def __init__(self, plugins: Sequence[NamedHooks] = (), seconds: float = HOOK_SECONDS) -> None:
+    def __init__(self, plugins: Sequence[tuple[str, Mapping[str, Hook]]] = (), seconds: float = HOOK_SECONDS) -> None:
+        """`plugins`: their names and hooks, in load order."""
         self._seconds = seconds
         self.named: dict[str, list[tuple[str, Hook]]] = {}
         """By the hook's name, with their plugins."""
-        for plugin in plugins:
-            for name, hook in plugin.hooks.items():
-                self.named.setdefault(name, []).append((plugin.plugin, hook))
-
-    def plugins_with(self, name: str) -> list[str]:
-        return [plugin for plugin, _ in self.named.get(name, ())]
+        for plugin, hooks in plugins:
+            for name, hook in hooks.items():
+                self.named.setdefault(name, []).append((plugin, hook))
 
     async def change(
         self, name: str, given: Json | None, output: Json, read: Callable[[Json], T], *, guards: bool = False

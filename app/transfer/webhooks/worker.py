@@ -141,6 +141,7 @@ class WebhookWorker:
         self._stored_cursor: int = webhook.cursor
         self._stored_at = time.monotonic()
         self._unlogged: list[dict[str, Any]] = []
+        self._storing = asyncio.Lock()
         self._woken = asyncio.Event()
         self._is_over = False
         self.revision: int = webhook.revision
@@ -166,16 +167,20 @@ class WebhookWorker:
             await self._sender.close()
 
     async def store_progress(self) -> None:
-        """Raises ClaimLost, StorageError."""
-        values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
+        """Runs to completion even if the caller is cancelled: no delivery is logged twice. Raises ClaimLost, StorageError."""
+        await asyncio.shield(self._store_progress())
 
-        def store(connection: Connection) -> bool:
-            return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
+    async def _store_progress(self) -> None:
+        async with self._storing:
+            values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
 
-        if not await self._services.database.write(store):
-            raise ClaimLost
-        del self._unlogged[: len(deliveries)]
-        self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
+            def store(connection: Connection) -> bool:
+                return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
+
+            if not await self._services.database.write(store):
+                raise ClaimLost
+            del self._unlogged[: len(deliveries)]
+            self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
 
     async def _deliver_or_end(self) -> None:
         try:

@@ -8,7 +8,6 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.project.sandbox.git import Git
@@ -16,6 +15,7 @@ from app.schema.errors import ServiceError
 from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.tools import search
 from app.tools.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
+from app.util.project_files import FolderEntry
 from app.workspace.browse.reach import AllowedPaths, FileForbidden
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -124,12 +124,6 @@ def _unified(name: str, hunks: list[PatchHunk]) -> str:
 _LEFT_OUT = {".git", ".DS_Store"}
 
 
-@dataclass(frozen=True, slots=True)
-class _DirectoryEntry:
-    name: str
-    is_directory: bool
-
-
 async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
     """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
     entries = await asyncio.to_thread(_entries, reach, name)
@@ -138,10 +132,10 @@ async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
     return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
 
 
-def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
+def _entries(reach: AllowedPaths, name: str) -> list[FolderEntry]:
     try:
         with reach.open(name) as folder, os.scandir(folder) as found:
-            entries = [_DirectoryEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+            entries = [FolderEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
     except PermissionError as error:
         raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
     except OSError:
@@ -156,14 +150,14 @@ def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> 
     return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
 
 
-async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+async def _ignored(git: Git, folder: str, entries: Sequence[FolderEntry]) -> set[str]:
     """`./` keeps git from reading a name as a pathspec."""
     asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
     result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
     return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
 
 
-def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
+def _node(reach: AllowedPaths, folder: str, entry: FolderEntry, ignored: bool) -> FileNode:
     full = f"{folder.rstrip('/')}/{entry.name}"
     return FileNode(
         name=search.json_text(Path(entry.name)),

@@ -130,6 +130,8 @@ def _with_letters(word: str, lowered: dict[str, str]) -> dict[str, str]:
 
 def _badness(word: str, path: str) -> float:
     """0 for the exact name; then, rising: names that begin with the word, names with it, paths with it, scattered letters."""
+    from rapidfuzz import fuzz
+
     name = PurePosixPath(path).name
     if word in (name, path):
         return 0
@@ -137,13 +139,7 @@ def _badness(word: str, path: str) -> float:
         return 1
     if word in name:
         return 2
-    return 3 if word in path else _scattered(word, path)
-
-
-def _scattered(word: str, path: str) -> float:
-    from rapidfuzz import fuzz
-
-    return _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100
+    return 3 if word in path else _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100
 
 
 async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:

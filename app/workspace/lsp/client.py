@@ -6,14 +6,13 @@ pygls' protocol is made for servers: these subclasses leave out what a peer coul
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cattrs import Converter
 from lsprotocol import converters, types
@@ -23,17 +22,16 @@ from pygls.io_ import run_async
 from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from app.project.sandbox.scope import Program
-from app.tools.process import end_group, marked, yield_processor
+from app.tools.process import end_group, end_marked, marked, pipe, yield_processor
 from app.util import processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
-from app.util.processes import PipeReader
 from app.util.tasks import forget_failure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
 """How much of what is sent to it a server may leave unread."""
 _MAX_HEADER_BYTES = 65536
-"""Of all lines between two messages."""
+"""Of all lines between two messages; it is also asyncio's limit for a line."""
 _MAX_ITEMS = 100
 """How many items of its configuration a server may request at once."""
 _MAX_ERROR_CHARS = 500
@@ -158,7 +156,7 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
     """Runs the program during the block; then its process group is killed. `settings`: the answers to requests for its
     configuration. Raises OSError."""
     mark = processes.new()
-    async with _output() as (output, sink):
+    async with pipe() as (output, sink):
         process = await asyncio.create_subprocess_exec(
             *program.argv,
             cwd=program.cwd,
@@ -179,23 +177,9 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
             await asyncio.shield(_end(program, process, mark))
 
 
-@asynccontextmanager
-async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
-    """The end to read from, and the one that a program writes to. Both are closed with the block."""
-    read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "wb") as sink:
-        output = asyncio.StreamReader(limit=_MAX_HEADER_BYTES)
-        transport = PipeReader(read_end, asyncio.StreamReaderProtocol(output))
-        try:
-            yield output, sink
-        finally:
-            transport.close()
-
-
 async def _end(program: Program, process: asyncio.subprocess.Process, mark: str) -> None:
     await end_group(process, program.is_confined)
-    if not program.is_confined:
-        await asyncio.to_thread(processes.end, lambda found: found == mark)
+    await end_marked(program, mark)
 
 
 def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:

@@ -53,11 +53,11 @@ class ServerKind:
 
 
 def _has(place: Path, markers: Sequence[str], top: Path) -> bool:
-    return any(_is_marked(place, *marker.partition(":"), top) for marker in markers)
-
-
-def _is_marked(place: Path, name: str, _: str, text: str, top: Path) -> bool:
-    return has_file(place, name, top) and (not text or text in text_of(place / name, top))
+    for marker in markers:
+        name, _, text = marker.partition(":")
+        if has_file(place, name, top) and (not text or text in text_of(place / name, top)):
+            return True
+    return False
 
 
 def _python(root: Path, top: Path) -> Mapping[str, Any]:

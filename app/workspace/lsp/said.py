@@ -67,20 +67,10 @@ class Diagnosis(BaseModel):
         return FileErrors([error.shown() for error in read if error], len(errors))
 
 
-class ServerCapabilities(BaseModel):
-    """The parts of the answer to `initialize` that are used here."""
-
-    diagnostic_provider: Any = Field(default=None, alias="diagnosticProvider")
-
-
-class InitializeAnswer(BaseModel):
-    capabilities: ServerCapabilities
-
-
 def can_be_asked(answer: Any) -> bool:
     """Whether a server, by its answer to `initialize`, answers `textDocument/diagnostic`."""
-    read = _read(InitializeAnswer, answer)
-    return read is not None and bool(read.capabilities.diagnostic_provider)
+    capabilities = answer.get("capabilities") if isinstance(answer, Mapping) else None
+    return isinstance(capabilities, Mapping) and bool(capabilities.get("diagnosticProvider"))
 
 
 def asked(answer: Any, uri: str, version: int) -> Diagnosis | None:

@@ -34,7 +34,6 @@ class PtyNotFound(NotFound):
 
     def __init__(self, pty_id: str, elsewhere: str = "") -> None:
         super().__init__(f"There is no terminal {pty_id}{elsewhere}", ptyID=pty_id)
-        self.pty_id = pty_id
 
 
 class PtyForbidden(ServiceError):
@@ -184,9 +183,6 @@ class Terminals:
         if not terminal.stays:
             del self._terminals[pty_id]
         self._announce(terminal, EventPtyExited(properties=PtyExit(id=pty_id, exit_code=code)))
-        await self._remove_oldest_exited()
-
-    async def _remove_oldest_exited(self) -> None:
         exited = [each for each in self._terminals.values() if not each.is_running]
         for terminal in exited[: max(0, len(exited) - MOST_EXITED)]:
             await self._remove(terminal)

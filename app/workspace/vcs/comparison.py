@@ -21,7 +21,7 @@ from app.project.location import Location
 from app.project.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
-from app.tools.text_file import json_text, open_file
+from app.tools.text_file import json_text, opened
 from app.workspace.browse.reach import AllowedPaths
 
 MAX_UNTRACKED = 5000
@@ -224,13 +224,13 @@ def _copy_index(git: Git, target: Path) -> None:
     nothing without an index, as before the first add."""
     assert git.repository is not None
     try:
-        descriptor = open_file(git.repository.git_dir / "index")
+        source = opened(git.repository.git_dir / "index")
     except FileNotFoundError:
         return
     except OSError as error:
         raise GitFailed("git diff-index", f"the index cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
-        found = os.fstat(descriptor)
+    with source, target.open("wb") as copy:
+        found = os.fstat(source.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_INDEX_BYTES:
             raise GitFailed("git diff-index", f"the index is no regular file of at most {_MAX_INDEX_BYTES} bytes")
         shutil.copyfileobj(source, copy)

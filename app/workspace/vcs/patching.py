@@ -22,7 +22,7 @@ from app.project.sandbox.sandbox import Sandbox
 from app.schema.errors import ServiceError
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks, open_file, remove_folder
+from app.tools.text_file import FileLocks, open_file, opened, remove_folder
 from app.util.project_files import HeldDirectory
 from app.workspace.browse.reach import AllowedPaths
 from app.workspace.directories import BusyDirectories
@@ -123,10 +123,10 @@ def _read(checkout: HeldDirectory, names: Iterable[str]) -> dict[str, _FileState
 
 def _state(path: Path, root: HeldDirectory, max_bytes: int = MAX_TOUCHED_BYTES) -> _FileState | None:
     try:
-        descriptor = open_file(path, root)
+        file = opened(path, root)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    with file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return None

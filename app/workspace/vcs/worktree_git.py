@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.project.sandbox.git import Git, GitResult, git_of
 from app.project.sandbox.git_repository import GitRepository, repository_of
-from app.tools.text_file import open_file, status_of
+from app.tools.text_file import open_file, opened, status_of
 
 BRANCH_PREFIX = "opencode/"
 _CHECKOUT_SECONDS = 600
@@ -71,14 +71,14 @@ def forget(git: Git, worktree: Path) -> None:
             shutil.rmtree(name, dir_fd=entries)
 
 
-async def remove_branch(git: Git, worktree: Path) -> GitResult:
+async def remove_branch(git: Git, worktree: Path) -> None:
     """Removes the branch that the worktree was made with. Works in the repository: the worktree of `git` may be the removed
     one."""
     assert git.repository is not None
     store = git.repository.common_dir
     holder = git.besides[0] if git.besides else git.directory
     bare = replace(git, directory=holder, besides=(), repository=GitRepository(holder.real, store, store))
-    return await bare.run("branch", "-D", branch_of(worktree))
+    await bare.run("branch", "-D", branch_of(worktree))
 
 
 def _repository_of(worktree: Path) -> GitRepository | None:
@@ -100,9 +100,9 @@ def _opened(folder: Path, root: Path) -> Iterator[int]:
 
 def _is_of(entry: Path, root: Path, worktree: Path) -> bool:
     try:
-        descriptor = open_file(entry / "gitdir", root)
+        file = opened(entry / "gitdir", root)
     except OSError:
         return False
-    with os.fdopen(descriptor, "rb") as file:
-        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    with file:
+        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
     return named == str(worktree / ".git")

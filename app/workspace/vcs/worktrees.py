@@ -64,10 +64,10 @@ class WorktreeNotReset(ServiceError):
 
 
 async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
-    """Turns a directory that is in no repository into one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
-    GitFailed."""
-    directory = workspace.location.directory
-    if workspace.location.is_git:
+    """Turns a directory that is in no repository, or whose repository was deleted, into one. It is closed on all servers, to be
+    opened anew. Raises DirectoryBusy, GitFailed."""
+    directory, git_dir = workspace.location.directory, workspace.found.git_dir
+    if git_dir is not None and git_dir.exists():
         return
     await busy.require_idle(directory)
     entry = workspace.directories[-1].path / ".git"
@@ -214,11 +214,8 @@ class Worktrees:
             await self._announce(str(directory), EventWorktreeReady(properties=ready))
             await self._run_start_commands(location, directory, command)
         else:
-            await self._announce_failure(directory, filled)
-
-    async def _announce_failure(self, directory: Path, filled: GitResult) -> None:
-        failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
-        await self._announce(str(directory), EventWorktreeFailed(properties=failure))
+            failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
+            await self._announce(str(directory), EventWorktreeFailed(properties=failure))
 
     async def _run_start_commands(self, location: Location, directory: Path, command: str | None) -> None:
         project = await self._projects.get(location.project_id)

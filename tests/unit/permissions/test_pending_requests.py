@@ -25,7 +25,7 @@ class Asking:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.callers: list[asyncio.Task[str]] = []
-        kind = RequestKind("question", QuestionRequest.model_validate_json, str, str, named("asked"), named("withdrawn"))
+        kind = RequestKind("question", QuestionRequest.model_validate_json, orjson.loads, named("asked"), named("withdrawn"))
         self.pending: PendingRequests[QuestionRequest, str] = PendingRequests(kind, storage.database, storage.writer)
 
     @property

@@ -13,7 +13,7 @@ from wire_floods import FORMATS, GATHERED, UNENDED, chat
 from app.providers import answers, base, registry, transform
 from app.users.accounts import Budgets
 from app.util import bounds
-from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, whole_events
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, body_of, whole_events
 
 FLOOD = 4_000_000
 HONEST = "h" * 1_000_000
@@ -115,11 +115,14 @@ async def test_a_stream_may_have_any_size_and_comes_in_whole_events(
         [piece async for piece in whole_events(sent(stream + b"data: " + b"x" * 101))]
 
 
-def test_a_body_has_a_size() -> None:
-    count = BodyBytes(10)
-    count.add(b"x" * 10)
+async def test_a_body_has_a_size() -> None:
+    async def sent(*chunks: bytes) -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    assert await body_of(sent(b"x" * 5, b"x" * 5), 10) == b"x" * 10
     with pytest.raises(AnswerPassedLimit, match="10 bytes"):
-        count.add(b"x")
+        await body_of(sent(b"x" * 10, b"x"), 10)
 
 
 class Endless(base.Provider):

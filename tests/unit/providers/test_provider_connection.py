@@ -134,6 +134,24 @@ async def test_the_last_event_is_the_end_though_the_server_stays(server: FakeSer
 
 
 @every_wire
+async def test_an_answer_that_is_read_leaves_no_generator_for_the_loop_to_close(server: FakeServer, wire: str) -> None:
+    """Each would cost a task."""
+    left: list[Any] = []
+
+    def noting(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+        if type(work).__name__ == "async_generator_athrow":
+            left.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    server.plays(*WHOLE[wire])
+    asyncio.get_running_loop().set_task_factory(noting)
+    await events_of(adapter(server, wire))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert left == []
+
+
+@every_wire
 async def test_notes_ids_and_events_without_data_say_nothing(server: FakeServer, wire: str) -> None:
     nothing = b"retry: 3000\n\nid: 1\n\n: still here\n\nevent: ping\n\ndata:\n\n\n"
     server.reply = Reply([nothing, *(b"id: 2\n" + sse(event) + nothing for event in WHOLE[wire])])

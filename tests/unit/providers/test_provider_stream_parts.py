@@ -24,8 +24,9 @@ async def read_of(stream: bytes, size: int) -> bytes:
 EVENTS = {
     "events, notes and ends of lines": (
         ': note\r\n\r\nid: 1\r\nevent: a\r\ndata: {"t":"wörld 🌍"}\r\n\r\n: ping\n\n\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
-        'id: 1\nevent: a\ndata: {"t":"wörld 🌍"}\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
+        'id: 1\nevent: a\ndata: {"t":"wörld 🌍"}\n\ndata: 1\ndata: 2\n\n',
     ),
+    "behind the last event": ("data: 1\n\ndata: [DONE]\n\ndata: 2\n\n" + "x" * 100, "data: 1\n\n"),
     "without data": ('id: 3\ndata:\n\nevent: ping\n\nretry: 1\n\ndata: {"a": 1}', 'data: {"a": 1}\n\n'),
     "cut off": ('data: {"a": 1}\n\ndata: {"b": ', 'data: {"a": 1}\n\n'),
     "nothing": (": still here\n\n", ""),

@@ -174,7 +174,7 @@ async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
     storage: Storage, retry_seconds: float, attempts: int
 ) -> None:
     database = Away("sqlite://")
-    writer = Writer(database, storage.sql, storage.publisher, retry_seconds)
+    writer = Writer(database, storage.publisher.publish, retry_seconds)
     changes = [writer.post(saying(f"{n}")) for n in range(5)]
     async with asyncio.timeout(60):
         results = await asyncio.gather(*changes, return_exceptions=True)

@@ -9,7 +9,7 @@ from app.permissions.service import PermissionRejected
 from app.project.sandbox.scope import SandboxWorkspace, hold
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.apply_patch import ApplyPatchTool, FileBatch, write_batch
-from app.tools.text_file import FileLocks, FileTimes
+from app.tools.text_file import FileLocks, FileTimes, Stamp
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_every_kind_of_change(ctx: ToolContext, host: FakeHost, project: P
     (project / "gone.txt").write_text("x\n")
     times = FileTimes()
     result = await patch(ctx, EVERY_KIND, times)
-    times.check(ctx.session_id, project / "up.txt")
+    times.check(ctx.session_id, project / "up.txt", Stamp.of((project / "up.txt").stat()))
     assert tree(project) == {"sub/new.txt": "fresh\n", "up.txt": "one\n2\n3\n", "sub/to.txt": "A\nb\n"}
     assert result.title == result.output
     assert result.output.split("\n")[1:] == ["A sub/new.txt", "M up.txt", "M sub/to.txt", "D gone.txt"]
@@ -177,7 +177,7 @@ def test_a_failing_delete_undoes_the_writes(project: Path) -> None:
     batch.put(project / "a", "new")
     batch.put(project / "b", "new")
     with pytest.raises(ToolError, match="Could not delete"):
-        write_batch(batch)
+        write_batch(batch, batch.encoded())
     assert tree(project) == {"a": "old"}
 
 

@@ -65,13 +65,13 @@ def test_a_tool_is_described_with_its_arguments_in_opencodes_names(tool: type[To
 
 
 def test_a_tools_schema_is_its_models() -> None:
-    assert set(InvalidTool().schema()["properties"]) == {"tool", "error"}
+    assert set(InvalidTool().schema["properties"]) == {"tool", "error"}
     assert arguments(TextEdit.model_json_schema(by_alias=True)) == "oldString newString replaceAll?", "each of many edits"
 
 
 def test_a_foreign_tool_hands_its_json_schema_on_and_takes_any_object() -> None:
     tool = Weather("weather", "Tells the weather", SCHEMA)
-    assert (tool.id, tool.description(), tool.schema()) == ("weather", "Tells the weather", SCHEMA)
+    assert (tool.id, tool.description, tool.schema) == ("weather", "Tells the weather", SCHEMA)
     assert Weather.parameters.model_validate({"city": 1, "more": [None]}).root == {"city": 1, "more": [None]}
     with pytest.raises(ValidationError):
         Weather.parameters.model_validate(["no object"])

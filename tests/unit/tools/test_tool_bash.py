@@ -11,7 +11,7 @@ from app.permissions.service import PermissionDenied
 from app.project.sandbox.sandbox import OFF
 from app.tools.base import ToolContext, ToolError, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
-from app.tools.process import choose_shell, secret_names, without_variables
+from app.tools.process import choose_shell, command_environment
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
@@ -72,7 +72,7 @@ async def test_what_cannot_be_run_is_told(
 
 async def test_hidden_variables_do_not_reach_the_command(ctx: ToolContext) -> None:
     environment = ENVIRONMENT | {"OPENAI_API_KEY": "s3cret", "GREETING": "hi"}
-    tool = make_tool(environment=without_variables(environment, frozenset({"OPENAI_API_KEY"})))
+    tool = make_tool(environment=command_environment(environment, frozenset()))
     output = (await run(ctx, "env", tool=tool)).output
     assert "s3cret" not in output
     assert "GREETING=hi" in output
@@ -108,7 +108,7 @@ async def test_a_command_that_takes_too_long_is_ended_and_told_of(ctx: ToolConte
     assert (result.metadata["exit"], result.metadata["output"]) == (None, result.output)
     tool = make_tool(default_timeout_ms=50)
     assert "50 ms" in (await run(ctx, "sleep 30", tool=tool)).output
-    assert "50 ms" in tool.description()
+    assert "50 ms" in tool.description
 
 
 async def test_an_abort_leaves_the_last_output_shown(ctx: ToolContext, host: FakeHost, project: Path) -> None:
@@ -161,4 +161,5 @@ def test_variables_with_keys_of_providers_and_of_the_server_are_secret() -> None
     secret = "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY AZURE_OPENAI_API_KEY OPENCODE_SERVER_PASSWORD ACME_LLM"
     secret += " OPENCODE_CONFIG_CONTENT OPENCODE_API_KEY OPENSESSION_DATABASE_URL OPENCODE_SERVER_USERNAME opensession_secret_key"
     harmless = {"PATH", "HOME", "GITHUB_TOKEN", "NPM_TOKEN", "OPENAI_BASE_URL", "OPENCODE_CLIENT", "MY_API_KEY"}
-    assert secret_names({*secret.split()} | harmless, {"ACME_LLM", "NOT_SET"}) == {*secret.split()}
+    environment = dict.fromkeys([*secret.split(), *harmless], "value")
+    assert command_environment(environment, frozenset({"ACME_LLM", "NOT_SET"})) == dict.fromkeys(harmless, "value")

@@ -98,9 +98,9 @@ async def test_a_skill_s_text_is_loaded(ctx: ToolContext, host: FakeHost, projec
 def test_descriptions_name_the_subagents_and_the_skills(project: Path) -> None:
     explore = Agent(name="explore", description="Looks around", mode="subagent", permission=[])
     agents = [explore, Agent(name="own", mode="all", permission=[])]
-    assert "- explore: Looks around\n- own: " in conversation.TaskTool(agents).description()
-    assert "- pdf: Works on PDF" in skill(project).description()
-    assert "(none)" in conversation.SkillTool([]).description()
+    assert "- explore: Looks around\n- own: " in conversation.TaskTool(agents).description
+    assert "- pdf: Works on PDF" in skill(project).description
+    assert "(none)" in conversation.SkillTool([]).description
 
 
 async def test_an_invalid_call_is_told_what_was_wrong(ctx: ToolContext) -> None:

@@ -13,7 +13,7 @@ from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadTool
-from app.tools.text_file import FileLocks, FileTimes
+from app.tools.text_file import FileLocks, FileTimes, Stamp
 
 
 class Workbench:
@@ -31,7 +31,7 @@ class Workbench:
         """A file that the session has read."""
         path = self.ctx.directory / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        self.times.record(self.ctx.session_id, path)
+        self.times.record(self.ctx.session_id, path, Stamp.of(path.stat()))
         return path
 
     async def run(self, tool: Any, name: str | Path, ctx: ToolContext | None = None, **given: Any) -> ToolResult:

@@ -142,9 +142,9 @@ async def test_what_the_receiver_raises_is_not_lost(tmp_path: Path) -> None:
 
 async def test_started_program_is_dead_when_the_block_is_left(tmp_path: Path) -> None:
     program = Program(["/bin/sh", "-c", "yes"], tmp_path, {"PATH": os.environ["PATH"], MARKER: str(tmp_path)})
-    async with process.start(program) as child:
-        assert (await child.output.readline()) == b"y\n"
-    assert child.process.returncode is not None
+    async with process.start(program) as (child, output):
+        assert (await output.readline()) == b"y\n"
+    assert child.returncode is not None
     assert marked(tmp_path) == []
 
 

@@ -8,7 +8,7 @@ from tool_host import FakeHost, MakeContext, run
 from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolResult
 from app.tools.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadTool, _lines, _skip_lines
-from app.tools.text_file import FileTimes
+from app.tools.text_file import FileTimes, Stamp
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -31,7 +31,7 @@ async def test_a_file_is_shown_with_its_line_numbers(make_ctx: MakeContext, host
     assert result.output == "<file>\n00001| hello\n00002| world\n00003| \n\n(End of file - total 3 lines)\n</file>"
     assert result.metadata == {"preview": "hello\nworld\n", "truncated": False}
     assert result.title == "pkg/a.txt"
-    times.check("ses_test", project / "pkg" / "a.txt")
+    times.check("ses_test", project / "pkg" / "a.txt", Stamp.of((project / "pkg" / "a.txt").stat()))
     [ask] = host.asks
     asked = ("read", [str(project / "pkg" / "a.txt")], ["*"], {})
     assert (ask.permission, ask.patterns, ask.always, ask.metadata) == asked

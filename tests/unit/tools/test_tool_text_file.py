@@ -10,7 +10,7 @@ from exchanging import exchanges, exchanging
 
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks, FileTimes
+from app.tools.text_file import FileLocks, FileTimes, Stamp
 from app.util.project_files import HeldDirectory
 
 
@@ -19,10 +19,12 @@ def test_only_regular_files_are_read_and_written(tmp_path: Path, kind: str) -> N
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (read, written) = (Path("/dev/zero"), Path("/dev/null")) if kind == "device" else (tmp_path / kind,) * 2
+    open_before = len(os.listdir("/dev/fd"))
     with pytest.raises(ToolError, match=r"directory|regular file"):
         text_file.read(read)
     with pytest.raises(ToolError, match=r"directory|regular file"):
         text_file.write(written, b"x")
+    assert len(os.listdir("/dev/fd")) == open_before
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -132,25 +134,29 @@ def test_nothing_stays_open(root: Path) -> None:
 # When they were read.
 
 
+def stamp(path: Path) -> Stamp:
+    return Stamp.of(path.stat())
+
+
 def test_a_change_to_an_older_time_is_noticed_by_any_name_of_the_file(root: Path) -> None:
     file, times = root / "src" / "deep" / "file", FileTimes()
     (root / "link").symlink_to(file)
-    times.record("ses_1", root / "link")
-    times.check("ses_1", file)
+    times.record("ses_1", root / "link", stamp(root / "link"))
+    times.check("ses_1", file, stamp(file))
     os.utime(file, ns=(0, 1_000))
     with pytest.raises(ToolError, match="modified"):
-        times.check("ses_1", file)
+        times.check("ses_1", file, stamp(file))
 
 
 def test_memory_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:
     times = FileTimes(capacity=2)
     for name in "abac":
         (tmp_path / name).write_text("x")
-        times.record("ses_1", tmp_path / name)
-    times.check("ses_1", tmp_path / "a")
-    times.check("ses_1", tmp_path / "c")
+        times.record("ses_1", tmp_path / name, stamp(tmp_path / name))
+    times.check("ses_1", tmp_path / "a", stamp(tmp_path / "a"))
+    times.check("ses_1", tmp_path / "c", stamp(tmp_path / "c"))
     with pytest.raises(ToolError, match="must read"):
-        times.check("ses_1", tmp_path / "b")
+        times.check("ses_1", tmp_path / "b", stamp(tmp_path / "b"))
 
 
 # One at a time.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.project.config.keys import Extension, commands, distinct, hints, ruleset
+from app.project.config.sources import changed
 from app.schema.config import Config, tools_permission
 
 WORKTREE = Path("/the/worktree")
@@ -108,9 +109,9 @@ def test_a_changed_plugin_file_is_a_changed_configuration(world: Any) -> None:
     place = world.write(world.directory / "a.py", CODE)
     world.project({"plugin": ["./a.py"]})
     loaded = world.load()
-    assert not loaded.is_stale()
+    assert not changed(loaded.watched)
     os.utime(place, ns=(1, 1))
-    assert loaded.is_stale()
+    assert changed(loaded.watched)
 
 
 def test_of_two_of_one_name_the_last_stays_in_its_place() -> None:

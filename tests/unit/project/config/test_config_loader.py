@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.project.config.errors import ConfigInvalidError, ConfigJsonError
+from app.project.config.sources import changed
 
 
 def test_no_files_gives_the_defaults_and_keybinds_of_the_user_stand_over_them(world: Any) -> None:
@@ -155,9 +156,9 @@ def test_every_change_makes_the_loaded_config_stale_and_what_is_no_configuration
     world.write(world.directory / ".opencode/agent/sub/a.md", "hello")
     loaded = world.load()
     world.write(world.directory / "main.py", "print()")
-    assert not loaded.is_stale()
+    assert not changed(loaded.watched)
     change(world)
-    assert loaded.is_stale() and not world.load().is_stale()
+    assert changed(loaded.watched) and not changed(world.load().watched)
 
 
 def test_a_folder_that_is_not_there_is_asked_for_alone(world: Any) -> None:
@@ -196,7 +197,7 @@ def test_a_custom_file_that_is_missing_is_a_warning(world: Any, tmp_path: Path) 
     loaded = world.load({"OPENCODE_CONFIG": str(path)})
     assert [warning.data["path"] for warning in loaded.warnings] == [str(path)]
     world.write(path, "{}")
-    assert loaded.is_stale()
+    assert changed(loaded.watched)
 
 
 def test_the_projects_own_files_close_the_sandbox_and_do_not_open_it(world: Any) -> None:

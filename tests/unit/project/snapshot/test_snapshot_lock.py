@@ -11,7 +11,7 @@ import pytest
 from git_files import server_git
 from snapshot_project import Project
 
-from app.project.snapshot.lock import TIMEOUT_SECONDS, CoalescedRun, RepositoryLock, SnapshotFailed
+from app.project.snapshot.lock import TIMEOUT_SECONDS, RepositoryLock, SnapshotFailed, repository_lock
 from app.project.snapshot.snapshots import Snapshots
 from app.record.postgres import ProcessLocks
 
@@ -113,33 +113,19 @@ def track_often(root: Path, data: Path) -> list[str]:
     return asyncio.run(track())
 
 
-async def test_a_cancelled_caller_leaves_the_run_to_the_others() -> None:
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def work() -> int:
-        begun.set()
-        await may_end.wait()
-        return 1
-
-    shared = CoalescedRun(work)
-    leaving, staying = asyncio.create_task(shared()), asyncio.create_task(shared())
-    await begun.wait()
-    leaving.cancel()
-    may_end.set()
-    assert await staying == 1
+async def test_a_cancelled_caller_leaves_the_snapshot_to_the_others(project: Project, snapshots: Snapshots) -> None:
+    async with repository_lock(project.git_dir.absolute(), None).held():
+        leaving, staying = asyncio.create_task(snapshots.track()), asyncio.create_task(snapshots.track())
+        done, _ = await asyncio.wait([leaving, staying], timeout=0.1)
+        assert not done
+        leaving.cancel()
+    assert await staying == await snapshots.track()
     assert leaving.cancelled()
 
 
-async def test_a_failed_run_does_not_fail_the_next() -> None:
-    outcomes: list[int | Exception] = [SnapshotFailed("disk full"), 7]
-
-    async def work() -> int:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    shared = CoalescedRun(work)
+async def test_a_failed_snapshot_does_not_fail_the_next(project: Project, snapshots: Snapshots) -> None:
+    project.data.write_text("a file")
     with pytest.raises(SnapshotFailed):
-        await shared()
-    assert await shared() == 7
+        await snapshots.track()
+    project.data.unlink()
+    assert project.held(await snapshots.track()) == set()

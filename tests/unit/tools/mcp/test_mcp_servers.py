@@ -31,6 +31,11 @@ CONFIG: TypeAdapter[McpConfig] = TypeAdapter(McpConfig)
 PATIENCE = 60.0
 
 
+async def close(servers: McpServers) -> None:
+    servers.stop()
+    await servers.stopped()
+
+
 class Directory:
     """Its servers and what was announced of them."""
 
@@ -78,7 +83,7 @@ def a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     made = Directory(tmp_path)
     yield made
-    await made.servers.close()
+    await close(made.servers)
     assert not running(tmp_path)
 
 
@@ -216,9 +221,9 @@ async def test_a_server_is_connected_as_long_as_one_of_its_sets_is_started(direc
     after.start()
     assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "what uses the first set goes on with it"
     connection = before.find("kept").connection
-    await before.close()
+    await close(before)
     assert len(running(directory.path)) == 1 and after.find("kept").connection is connection
-    await after.close()
+    await close(after)
     assert not running(directory.path)
     before.start()
     assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "a set may be started again"
@@ -229,7 +234,7 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
     await servers.connect("up")
     assert len(running(directory.path)) == 2
     began = time.monotonic()
-    await servers.close()
+    await close(servers)
     assert time.monotonic() - began < 20 and not running(directory.path)
 
 
@@ -250,7 +255,7 @@ async def test_a_server_over_http_is_called_with_the_configured_headers_and_conn
     assert (await directory.status("web"))["status"] == "failed"
     with over_http(port=int(url.split(":")[2].partition("/")[0])):
         assert (await servers.call_tool("web", "add", {"a": 1, "b": 2})).text == "3"
-        await servers.close()
+        await close(servers)
 
 
 # Servers that send too much are not read to the end: over HTTP, in a stream, as a program; answers, lists, sign-ins.

@@ -16,7 +16,7 @@ from app.events.bus.listener import DISCONNECT_ABOVE, Listener
 from app.events.bus.memory import MemoryBus
 from app.tools.plugins import runner
 from app.tools.plugins.host import forward
-from app.tools.plugins.runner import HookRunner, NamedHooks
+from app.tools.plugins.runner import HookRunner
 
 
 def event(name: str, size: int = 0, directory: str = "/here") -> Event:
@@ -43,7 +43,7 @@ class Hearing:
 
 
 async def forwarding(bus: MemoryBus, hearing: Hearing) -> asyncio.Task[None]:
-    hooks = HookRunner([NamedHooks("listener", {"event": hearing.hook})])
+    hooks = HookRunner([("listener", {"event": hearing.hook})])
     task = asyncio.create_task(forward(lambda: Listener(bus, "/here", keeps_open=False), hooks, "listener"))
     await asyncio.sleep(0)
     return task

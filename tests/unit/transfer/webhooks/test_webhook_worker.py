@@ -49,6 +49,27 @@ async def test_what_is_not_accepted_is_sent_again_ever_later_and_holds_up_the_re
     assert [(each.attempt, each.status) for each in logged] == [*((n, 500) for n in range(1, 13)), (13, 204), (1, 204)]
 
 
+async def test_a_delivery_is_logged_once_though_the_worker_is_cancelled_while_it_is_stored(desk: WebhookDesk) -> None:
+    row, sender = await desk.add(), RememberingSender()
+    worker, write, is_stored = desk.worker(row, sender), desk.database.write, asyncio.Event()
+
+    async def slow_write(work: Any) -> Any:
+        stored = await write(work)
+        is_stored.set()
+        await asyncio.sleep(0.05)
+        return stored
+
+    await desk.announce("one")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk.database, "write", slow_write)
+        task = asyncio.create_task(worker.run())
+        await asyncio.wait_for(is_stored.wait(), PATIENCE)
+        task.cancel()
+        await asyncio.wait({task})
+        await worker.store_progress()
+    assert [(each.attempt, each.status) for each in await desk.deliveries()] == [(1, 204)]
+
+
 async def test_after_a_day_of_failures_it_is_switched_off_with_an_event(desk: WebhookDesk, time: JumpingClock) -> None:
     row, sender = await desk.add(), RememberingSender(lambda *_: 503, time.at)
     await desk.announce("lost", "never sent")

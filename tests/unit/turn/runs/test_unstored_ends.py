@@ -41,7 +41,7 @@ class Trying:
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
-        self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.publisher)
+        self.store = Refusing(sessions.database, sessions.storage.writer, sessions.storage.publisher)
         self.at_work = LiveSessions(self.store, Leases(sessions.database, sessions.storage.writer))
         self.ends = UnstoredEnds(self.at_work)
         self.live = self.at_work.get("ses_1")
