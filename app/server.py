@@ -86,8 +86,7 @@ from app.workspace.workspaces import Branches, Workspaces
 
 if TYPE_CHECKING:
     from app.sessions.timeline.service import Timeline
-    from app.transfer.exports import Exports
-    from app.transfer.importing import Imports
+    from app.transfer.importing import Importer
     from app.turn.intake.admission import Admissions
 
 log = logging.getLogger(__name__)
@@ -424,16 +423,10 @@ class Server:
         return Admissions(self.live, self.prompts, self.queue, self.timeline)
 
     @cached_property
-    def exports(self) -> "Exports":
-        from app.transfer.exports import Exports
+    def importer(self) -> "Importer":
+        from app.transfer.importing import Importer
 
-        return Exports(self.store, self.settings.data_dir)
-
-    @cached_property
-    def imports(self) -> "Imports":
-        from app.transfer.importing import Imports
-
-        return Imports(self.store, self.quota, self.settings.max_part_bytes)
+        return Importer(self.store, self.quota)
 
     # Start and end.
 

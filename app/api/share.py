@@ -16,7 +16,7 @@ from app.schema.message import SharedConversation
 from app.schema.session import Session
 from app.sessions.share import SharingDisabled, may_share
 from app.transfer.document import SessionDocument
-from app.transfer.exports import DocumentFormat
+from app.transfer.exports import DocumentFormat, export_session
 from app.transfer.importing import Destination, ImportedSessions
 
 routes = router("", 404, tags=["session"])
@@ -67,7 +67,7 @@ async def export(
     form: Annotated[DocumentFormat, Query(alias="format", description="markdown: for people, not to be imported")] = "json",
 ) -> Response:
     """The session as one document, as it is at this moment, in the shape of `opencode export`."""
-    exported = await app.exports.export(session_id, form, children=children)
+    exported = await export_session(app.store, app.settings.data_dir, session_id, form, children=children)
     name = f"{quote(session_id)}.{'json' if form == 'json' else 'md'}"
     headers = {"Content-Length": str(exported.size), "Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(exported.pieces(), headers=headers, media_type=_MEDIA_TYPES[form])
@@ -83,6 +83,7 @@ async def import_document(
 ) -> ImportedSessions:
     """Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing."""
     destination = Destination(instance.location, who.name)
-    imported = await app.imports.take(await request.body(), destination, instance.snapshots, new_ids=ids == "new")
+    body, most = await request.body(), app.settings.max_part_bytes
+    imported = await app.importer.take(body, destination, instance.snapshots, most, new_ids=ids == "new")
     request.scope[CREATED] = imported.info.id
     return imported

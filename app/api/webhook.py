@@ -10,7 +10,6 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
 from app.record.repositories.webhook_rows import KEEP_DELIVERIES
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
-from app.transfer.webhooks.service import WebhookScope
 
 routes = router("/webhook", tags=["webhook"])
 of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])
@@ -27,7 +26,7 @@ async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
     if body.session_id is not None:
         await app.store.session(body.session_id)
         await require_session(app, who, body.session_id)
-    return await app.webhooks.create(who, body, WebhookScope(directory, body.session_id))
+    return await app.webhooks.create(who, body, directory)
 
 
 @routes.get("", operation_id="webhook.list", dependencies=READS)

@@ -19,7 +19,6 @@ from app.project.snapshot.lock import SnapshotFailed
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.tools.web import PinnedRequests
-from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
 from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
@@ -227,6 +226,8 @@ ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would b
 def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
+    from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
+
     source = (directory or default_directory()).expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:

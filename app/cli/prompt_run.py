@@ -12,6 +12,7 @@ from typing import Any
 
 from app.api.client.client import STOPPED, ApiClient, ApiRefused, PromptOutcome
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
+from app.cli.support import subject
 from app.util import clock, ids
 
 Json = dict[str, Any]
@@ -82,11 +83,6 @@ class RunView:
 # The agent's questions: the texts, and the meaning of a typed line.
 
 
-def subject(request: Json) -> str:
-    """What a permission request is about."""
-    return f"{request['permission']} {', '.join(request['patterns'])}".strip()
-
-
 def permission_texts(request: Json) -> list[Output]:
     always = f" (always: {', '.join(request['always'])})" if request["always"] else ""
     return [
@@ -154,19 +150,14 @@ async def open_session(api: ApiClient, options: PromptOptions) -> Json:
     """The session that is prompted. Raises ApiRefused."""
     if options.session_id is None and not options.continues:
         return dict(await api.post("/session", {"title": options.title} if options.title else {}))
-    found = await _named(api, options)
-    if options.forks:
-        found = dict(await api.post(f"/session/{found['id']}/fork", {}))
-    return found
-
-
-async def _named(api: ApiClient, options: PromptOptions) -> Json:
     if options.session_id is not None:
-        return dict(await api.get(f"/session/{options.session_id}"))
-    sessions = await api.get("/session", roots="true")
-    if not sessions:
-        raise ApiRefused("There is no session here to continue: leave --continue out.")
-    return dict(max(sessions, key=lambda session: session["time"]["updated"]))
+        found = await api.get(f"/session/{options.session_id}")
+    else:
+        sessions = await api.get("/session", roots="true")
+        if not sessions:
+            raise ApiRefused("There is no session here to continue: leave --continue out.")
+        found = max(sessions, key=lambda session: session["time"]["updated"])
+    return dict(await api.post(f"/session/{found['id']}/fork", {}) if options.forks else found)
 
 
 class PromptRun:
@@ -183,7 +174,7 @@ class PromptRun:
         self._answered: set[str] = set()
         """Requests whose answer is on its way: an announced reply may be this one."""
         self._asking = asyncio.Lock()
-        self._abort: asyncio.Task[None] | None = None
+        self._abort: asyncio.Task[Any] | None = None
 
     async def run(self, options: PromptOptions) -> int:
         message_id = ids.ascending("message")
@@ -220,10 +211,7 @@ class PromptRun:
 
     def _interrupt(self) -> None:
         self._view.say("Stopping the turn; Ctrl-C again quits at once.")
-        self._abort = asyncio.create_task(self._stop())
-
-    async def _stop(self) -> None:
-        await self._api.post(f"/session/{self._session['id']}/abort")
+        self._abort = asyncio.create_task(self._api.post(f"/session/{self._session['id']}/abort"))
 
     # The agent's questions.
 

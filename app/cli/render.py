@@ -95,6 +95,9 @@ MOST_TITLE = 200
 _SUBJECTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
 """The first of these arguments is the subject of a call without a title."""
 
+_DIFF_STYLES: dict[str, Style] = {"+": "added", "-": "removed", "@": "place"}
+"""By the first character of a line."""
+
 _TYPES = {"step-start": "step_start", "step-finish": "step_finish", "text": "text", "tool": "tool_use"}
 """The types of the lines of `--format json`, by the parts' types."""
 
@@ -114,33 +117,31 @@ class Renderer:
         """Parts that were shown to their end."""
         self._unended: str | None = None
         """The part whose last line is not ended."""
-        self._handlers: dict[str, Callable[[Json], Iterator[Output]]] = {
-            "message.updated": self._on_message,
-            "message.part.delta": self._on_delta,
-            "message.part.updated": self._on_part,
-            "message.part.removed": self._on_removed,
-            "session.status": self._on_status,
-            "session.error": self._on_error,
-        }
 
-    def show(self, event: Json) -> list[Output]:
-        handler = self._handlers.get(event["type"])
-        return list(handler(event["properties"])) if handler else []
+    def show(self, event: Json) -> Iterator[Output]:
+        properties = event["properties"]
+        match event["type"]:
+            case "message.updated":
+                if properties["info"]["role"] == "user":
+                    self._prompts.add(properties["info"]["id"])
+            case "message.part.delta":
+                yield from self._on_delta(properties)
+            case "message.part.updated":
+                yield from self._on_part(properties["part"])
+            case "message.part.removed":
+                if self._shown.pop(properties["partID"], None):
+                    yield from self.end_line()
+                    yield Output("(This was taken back: the request failed on the way.)", "faint")
+            case "session.status":
+                yield from self._on_status(properties)
+            case "session.error":
+                yield from self._on_error(properties)
 
-    def end_line(self) -> list[Output]:
+    def end_line(self) -> Iterator[Output]:
         """To be called before other output."""
-        return list(self._end_line())
-
-    def _end_line(self) -> Iterator[Output]:
         if self._unended:
             self._unended = None
             yield answer("")
-
-    def _on_message(self, properties: Json) -> Iterator[Output]:
-        info = properties["info"]
-        if info["role"] == "user":
-            self._prompts.add(info["id"])
-        yield from ()
 
     def _on_delta(self, gained: Json) -> Iterator[Output]:
         is_text = gained["partType"] == "text" and gained["field"] == "text"
@@ -153,20 +154,19 @@ class Renderer:
     def _gain(self, part_id: str, text: str) -> Iterator[Output]:
         if text:
             if self._unended != part_id:
-                yield from self._end_line()
+                yield from self.end_line()
             self._unended = part_id
             self._shown[part_id] = self._shown.get(part_id, "") + text
             yield answer(text, end="")
 
-    def _on_part(self, properties: Json) -> Iterator[Output]:
-        part = properties["part"]
+    def _on_part(self, part: Json) -> Iterator[Output]:
         if part["id"] in self._finished or not self._is_of_answer(part):
             return
         if part["type"] == "text":
             yield from self._on_text(part)
         elif part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
             self._finished.add(part["id"])
-            yield from self._end_line()
+            yield from self.end_line()
             yield from tool_lines(part)
 
     def _on_text(self, part: Json) -> Iterator[Output]:
@@ -177,27 +177,22 @@ class Renderer:
         if text.startswith(shown):
             yield from self._gain(part["id"], text[len(shown) :])
         elif is_finished and not shown.startswith(text):  # a plugin has replaced it
-            yield from self._end_line()
+            yield from self.end_line()
             yield from self._gain(part["id"], text)
         if is_finished:
             self._finished.add(part["id"])
-            yield from self._end_line()
-
-    def _on_removed(self, ref: Json) -> Iterator[Output]:
-        if self._shown.pop(ref["partID"], None):
-            yield from self._end_line()
-            yield Output("(This was taken back: the request failed on the way.)", "faint")
+            yield from self.end_line()
 
     def _on_status(self, properties: Json) -> Iterator[Output]:
         status = properties["status"]
         if properties["sessionID"] == self._session_id and status["type"] == "retry":
-            yield from self._end_line()
+            yield from self.end_line()
             yield Output(f"The request is sent again (attempt {status['attempt']}): {status['message']}", "faint")
 
     def _on_error(self, properties: Json) -> Iterator[Output]:
         error = properties.get("error") or {}
         if properties.get("sessionID") == self._session_id and error.get("name") != "MessageAbortedError":
-            yield from self._end_line()
+            yield from self.end_line()
             yield Output(f"Error: {error_text(error)}", "failed")
 
 
@@ -211,7 +206,10 @@ def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
         yield Output(f"✗ {_heading(part, state)}: {_one_line(state['error'])}", "failed")
         return
     yield Output(f"✓ {_heading(part, state)}", "done")
-    yield from _shortened(list(_details(part["tool"], state)))
+    lines = list(_details(part["tool"], state))
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield Output(f"  … {len(lines) - MOST_LINES} more lines", "faint")
 
 
 def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
@@ -247,17 +245,7 @@ def _diff_lines(diff: str) -> Iterator[Output]:
             in_hunk = False
         in_hunk = in_hunk or line.startswith("@@")
         if in_hunk:
-            yield Output(f"  {line}", _diff_style(line))
-
-
-def _diff_style(line: str) -> Style:
-    return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "faint")  # type: ignore[return-value]
-
-
-def _shortened(lines: list[Output]) -> Iterator[Output]:
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        yield Output(f"  … {len(lines) - MOST_LINES} more lines", "faint")
+            yield Output(f"  {line}", _DIFF_STYLES.get(line[:1], "faint"))
 
 
 # A stored session.

@@ -56,12 +56,9 @@ async def _report(since: int | None) -> UsageReport:
     from app.record.repositories.account_rows import UsageFilter
     from app.sessions.usage import usage_report
 
-    database = Database(settings().resolved_database_url)
-    try:
+    with closing(Database(settings().resolved_database_url)) as database:
         require_current(database.engine)
         return await database.read(lambda connection: usage_report(connection, UsageFilter(since=since), "model"))
-    finally:
-        database.close()
 
 
 def _cells(used: UsageTotal) -> list[str]:
@@ -152,18 +149,16 @@ def doctor(
     from app.cli.checks import examine
 
     findings = asyncio.run(examine(settings(), Path.cwd()))
-    left = [finding for finding in findings if not _show(finding, repair) and finding.level == "fault"]
+    left: list[Finding] = []
+    for finding in findings:
+        is_repaired = repair and finding.act is not None
+        if repair and finding.act:
+            finding.act()
+        remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
+        typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
+        if finding.level == "fault" and not is_repaired:
+            left.append(finding)
     if left:
         hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
         typer.echo(f"{len(left)} faults.{hint}")
         raise typer.Exit(1)
-
-
-def _show(finding: "Finding", repair: bool) -> bool:
-    """Prints the finding; returns whether it was repaired."""
-    is_repaired = repair and finding.act is not None
-    if is_repaired and finding.act:
-        finding.act()
-    remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
-    typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
-    return is_repaired

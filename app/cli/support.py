@@ -138,27 +138,26 @@ def directory_of(where: Path | None) -> Path:
     return directory
 
 
+def subject(request: dict[str, Any]) -> str:
+    """What a permission request is about."""
+    return f"{request['permission']} {', '.join(request['patterns'])}".strip()
+
+
 @asynccontextmanager
 async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
-    """A server elsewhere, or one within this process for as long as the command takes."""
+    """A server elsewhere, with the login of the environment (OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD); or one within this
+    process for as long as the command takes."""
     if attach is not None:
-        async with _remote(attach, str(where) if where else None) as api:
+        token, password = os.environ.get("OPENSESSION_TOKEN"), os.environ.get("OPENCODE_SERVER_PASSWORD")
+        parts = urlsplit(attach)
+        name = f"The server at {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"  # without a login
+        async with _client(name, str(where) if where else None, password, token, base_url=attach) as api:
             yield api
         return
     async with _within(directory_of(where)) as (api, others):
         for address in others:
             url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
             typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)
-        yield api
-
-
-@asynccontextmanager
-async def _remote(url: str, directory: str | None) -> "AsyncIterator[ApiClient]":
-    """Uses the login of the environment: OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD."""
-    token, password = os.environ.get("OPENSESSION_TOKEN"), os.environ.get("OPENCODE_SERVER_PASSWORD")
-    parts = urlsplit(url)
-    without_login = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    async with _client(f"The server at {without_login}", directory, password, token, base_url=url) as api:
         yield api
 
 

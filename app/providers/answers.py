@@ -79,19 +79,17 @@ class TurningBlocks:
     def say(self, kind: BlockKind, text: str) -> list[StreamEvent]:
         if not text:
             return []
-        ended = [] if kind == self._kind else self._turn(kind)
+        ended: list[StreamEvent] = []
+        if kind != self._kind:
+            ended = self.end()
+            self._kind = kind
+            self._count += 1
+            self._id = f"{kind}-{self._count}"
         return ended + self._blocks.delta(kind, self._id, text)
 
     def end(self) -> list[StreamEvent]:
         self._kind = None
         return self._blocks.end_all()
-
-    def _turn(self, kind: BlockKind) -> list[StreamEvent]:
-        ended = self.end()
-        self._kind = kind
-        self._count += 1
-        self._id = f"{kind}-{self._count}"
-        return ended
 
 
 MAX_GATHERED_BYTES = 8 * 1024 * 1024
@@ -127,11 +125,18 @@ def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = Non
 
 
 @dataclass(slots=True)
-class _ToolInput:
+class ToolInput:
+    """`given_id`: None until the server has given an id; `tool`: empty until it has given a name; `raw`: the arguments so far."""
+
     given_id: str | None
     call_id: str
     tool: str
     raw: list[str]
+
+    def is_complete(self) -> bool:
+        """Whether the arguments are a complete object."""
+        raw = "".join(self.raw)
+        return bool(raw.strip()) and isinstance(read_call("", "", raw), ToolCall)
 
 
 class ToolInputs:
@@ -139,54 +144,36 @@ class ToolInputs:
 
     def __init__(self, gathered: GatheredText) -> None:
         self._gathered = gathered
-        self._open: dict[int, _ToolInput] = {}
+        self.open: dict[int, ToolInput] = {}
         self._ids: set[str] = set()
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._open
-
-    def given_id(self, key: int) -> str | None:
-        """None until the server has given an id."""
-        return self._open[key].given_id
-
-    def tool(self, key: int) -> str:
-        """Empty until the server has given a name."""
-        return self._open[key].tool
-
-    def is_complete(self, key: int) -> bool:
-        """Whether the arguments are a complete object."""
-        raw = "".join(self._open[key].raw)
-        return bool(raw.strip()) and isinstance(read_call("", "", raw), ToolCall)
 
     def start(self, key: int, given_id: str | None, tool: str) -> list[ToolInputStart]:
         """Emits the event once the name is known: some servers send it after the id, some send no id at all, or later."""
-        if key not in self._open:
+        if key not in self.open:
             self._gathered.add(given_id or "")
-            self._open[key] = _ToolInput(None, self._unused(given_id or ids.call_id()), "", [])
-        call = self._open[key]
+            call_id = given_id or ids.call_id()
+            if call_id in self._ids:  # some servers give several calls the same id, which must identify a call
+                call_id = ids.call_id()
+            self._ids.add(call_id)
+            self.open[key] = ToolInput(None, call_id, "", [])
+        call = self.open[key]
         call.given_id = call.given_id or given_id or None
         if call.tool or not tool:
             return []
         call.tool = tool
         return [ToolInputStart(call.call_id, tool)]
 
-    def _unused(self, call_id: str) -> str:
-        """Replaces an id that is taken: some servers give several calls the same id, which must identify a call."""
-        unused = ids.call_id() if call_id in self._ids else call_id
-        self._ids.add(unused)
-        return unused
-
     def append(self, key: int, fragment: str) -> None:
         self._gathered.add(fragment)
-        self._open[key].raw.append(fragment)
+        self.open[key].raw.append(fragment)
 
     def finish(self, key: int) -> ToolCall | InvalidToolCall:
-        call = self._open.pop(key)
+        call = self.open.pop(key)
         return read_call(call.call_id, call.tool, "".join(call.raw))
 
     def finish_all(self) -> list[ToolCall | InvalidToolCall]:
         """All calls that have started."""
-        return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]
+        return [self.finish(key) for key, call in tuple(self.open.items()) if call.tool]
 
 
 # The size of an answer.

@@ -15,6 +15,7 @@ from app.providers.base import (
     Finish,
     FinishReason,
     Metadata,
+    MissingKey,
     ModelMessage,
     ModelRequest,
     ReasoningBlock,
@@ -27,7 +28,7 @@ from app.providers.base import (
     Usage,
     UserTurn,
 )
-from app.providers.errors import in_stream, missing_key
+from app.providers.errors import in_stream
 from app.providers.options import object_option, present, renamed
 from app.providers.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, extra
 
@@ -38,7 +39,12 @@ _API_VERSION = "2023-06-01"
 """The version 2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A
 configured `anthropic-version` header takes precedence."""
 _VERSION_AT_END = re.compile(r"(/v1)?/?$")
-_COUNTED = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
+_COUNTED = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cache_read_input_tokens": "cache_read",
+    "cache_creation_input_tokens": "cache_write",
+}
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -86,7 +92,7 @@ class MessagesReader:
 
     def end(self) -> list[StreamEvent]:
         events = self._blocks.end_all()
-        return events if self._reason is None else [*events, Finish(self._reason, self._counted())]
+        return events if self._reason is None else [*events, Finish(self._reason, Usage(**self._usage))]
 
     def _block_start(self, payload: Payload) -> list[StreamEvent]:
         index, block = payload["index"], payload.get("content_block") or {}
@@ -117,7 +123,7 @@ class MessagesReader:
                 return self._blocks.delta("reasoning", str(index), delta.get("thinking") or "")
             case "signature_delta":
                 self._add_signature(str(index), delta.get("signature") or "")
-            case "input_json_delta" if index in self._calls:
+            case "input_json_delta" if index in self._calls.open:
                 self._whole_inputs.pop(index, None)
                 self._calls.append(index, delta.get("partial_json") or "")
         return []
@@ -128,7 +134,7 @@ class MessagesReader:
 
     def _block_stop(self, payload: Payload) -> list[StreamEvent]:
         index = payload["index"]
-        if index not in self._calls:
+        if index not in self._calls.open:
             return self._blocks.end(str(index), self._facts(str(index)))
         if whole := self._whole_inputs.pop(index, None):
             self._calls.append(index, whole)
@@ -145,15 +151,8 @@ class MessagesReader:
         """Counts are cumulative. Some servers report the input only at the end, and zero at the start."""
         for name, value in (usage or {}).items():
             if name in _COUNTED and isinstance(value, int):
-                self._usage[name] = max(value, self._usage.get(name, 0))
-
-    def _counted(self) -> Usage:
-        return Usage(
-            input=self._usage.get("input_tokens", 0),
-            output=self._usage.get("output_tokens", 0),
-            cache_read=self._usage.get("cache_read_input_tokens", 0),
-            cache_write=self._usage.get("cache_creation_input_tokens", 0),
-        )
+                kind = _COUNTED[name]
+                self._usage[kind] = max(value, self._usage.get(kind, 0))
 
 
 METADATA_KEY = "anthropic"
@@ -320,7 +319,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
 
     def _address(self) -> str:
         if not (self._api_key or self._is_signed()):
-            raise missing_key(self._provider_id)
+            raise MissingKey(self._provider_id)
         base_url = self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         return _VERSION_AT_END.sub("", base_url)
 

@@ -309,6 +309,6 @@ class UnusableOption(ProviderFailure):
 
 
 class MissingKey(ProviderFailure):
-    def __init__(self, provider_id: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, provider_id: str) -> None:
+        super().__init__(f"No API key for the provider {provider_id}: set its environment variable or options.apiKey")
         self.provider_id = provider_id

@@ -177,17 +177,22 @@ _MILLION = Decimal(1_000_000)
 
 def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
     """Dollars as a float. Charges reasoning on top of output, as OpenCode does, although `output` includes it."""
-    tokens = _tokens(usage)
-    return tokens, float(_dollars(tokens, _tier(tokens, price)))
-
-
-def _tokens(usage: Usage) -> Tokens:
-    return Tokens(
+    tokens = Tokens(
         input=_count(usage.input),
         output=_count(usage.output),
         reasoning=_count(usage.reasoning),
         cache=CacheTokens(read=_count(usage.cache_read), write=_count(usage.cache_write)),
     )
+    tier = _tier(tokens, price)
+    charges = (
+        (tokens.input, tier.input),
+        (tokens.output, tier.output),
+        (tokens.reasoning, tier.output),
+        (tokens.cache.read, tier.cache.read),
+        (tokens.cache.write, tier.cache.write),
+    )
+    charged = (count * Decimal(str(rate)) for count, rate in charges if count and rate and math.isfinite(rate))
+    return tokens, float(sum(charged, Decimal(0)) / _MILLION)
 
 
 def _count(value: float | None) -> int:
@@ -202,18 +207,3 @@ def _tier(tokens: Tokens, price: ModelPrice) -> Price:
         reached = [each for each in price.tiers if prompt > each.tier.size]
         return max(reached, key=lambda each: each.tier.size, default=price)
     return price.experimental_over_200k if prompt > LONG_CONTEXT and price.experimental_over_200k else price
-
-
-def _dollars(tokens: Tokens, price: Price) -> Decimal:
-    charges = (
-        (tokens.input, price.input),
-        (tokens.output, price.output),
-        (tokens.reasoning, price.output),
-        (tokens.cache.read, price.cache.read),
-        (tokens.cache.write, price.cache.write),
-    )
-    return sum((Decimal(count) * _rate(rate) for count, rate in charges if count and rate), Decimal(0)) / _MILLION
-
-
-def _rate(value: float) -> Decimal:
-    return Decimal(str(value)) if math.isfinite(value) else Decimal(0)

@@ -6,7 +6,7 @@ reached that they name, or of which the server has a key: the project may only d
 is the project's own.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -83,27 +83,21 @@ _DESCRIBING = (
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyHolders:
-    """The providers of which the user has a key, and those of which the server has one for the user. `shares`: the user may use
-    the configuration's keys, too."""
-
-    user: Collection[str]
-    server: Collection[str]
-    shares: bool
-
-
-def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects: Entries) -> dict[str, RawEntry]:
-    """The entries of `provider` that hold for a user. `operators` and `projects`: the entries of their layers."""
+def entries_for(
+    of_user: Collection[str], of_server: Collection[str], known: Catalogue, operators: Entries, projects: Entries, *, shares: bool
+) -> dict[str, RawEntry]:
+    """The entries of `provider` that hold for a user. `of_user`: the providers of which the user has a key, `of_server`: those of
+    which the server has one for the user; `shares`: the user may use the configuration's keys, too. `operators` and `projects`:
+    the entries of their layers."""
     found: dict[str, RawEntry] = {}
     for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
         operator, project = operators.get(id_, {}), projects.get(id_, {})
-        if id_ in keys.user:
+        if id_ in of_user:
             found[id_] = deep_merge(without_secrets(operator), _without_key(project))
             continue
-        is_operators = id_ in operators or id_ in keys.server
+        is_operators = id_ in operators or id_ in of_server
         entry = _with_names(operator, project, known, id_) if is_operators else project
-        if keys.shares or masked(entry) == entry:
+        if shares or masked(entry) == entry:
             found[id_] = entry
     return found
 
@@ -121,17 +115,15 @@ def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provide
     said: Entries = project.get("models") or {}
     if not said:
         return operator
-    models = dict(_named_models(said, operator, known.entries(provider_id)))
-    return {**operator, "models": {**operator.get("models", {}), **models}}
-
-
-def _named_models(said: Entries, operator: RawEntry, listed: Collection[str]) -> Iterator[tuple[str, RawEntry]]:
     configured: Entries = operator.get("models") or {}
+    existing = {*configured, *known.entries(provider_id)}
+    models = {**configured}
     for model_id, fields in said.items():
-        meant: str = model_id if model_id in configured or model_id in listed else fields.get("id", "")
-        if (meant in configured or meant in listed) and is_offered(meant, operator):
+        meant = model_id if model_id in existing else fields.get("id", "")
+        if meant in existing and is_offered(meant, operator):
             describing = {name: fields[name] for name in _DESCRIBING if name in fields}
-            yield model_id, {"id": meant, **configured.get(meant, {}), **describing}
+            models[model_id] = {"id": meant, **configured.get(meant, {}), **describing}
+    return {**operator, "models": models}
 
 
 def is_offered(model_id: str, entry: RawEntry) -> bool:
@@ -187,11 +179,6 @@ class ProviderSettings:
         changed = difference(config.layer(), loaded.config.layer())
         operators = cls.of(deep_merge(loaded.split.of_operator, changed), loaded.environ)
         return replace(merged, operators=operators, projects=loaded.split.of_project.get("provider") or {})
-
-    def for_keys(self, keys: KeyHolders, known: Catalogue) -> "ProviderSettings":
-        """The settings that hold for the user with these keys."""
-        operators = (self.operators or self).entries
-        return replace(self, entries=entries_for(keys, known, operators, self.projects))
 
     def allows(self, provider_id: str) -> bool:
         effects = [policy["effect"] for policy in self.policies if fnmatchcase(provider_id, policy["resource"])]
@@ -260,8 +247,10 @@ def connect(
     """The connected providers of a user with the keys `own`, by default the operator. `shares`: the user may use the
     configuration's keys. `server`: the server's keys that the user may use."""
     own = api_keys(own or {})  # nothing else is a key: with it the server's key would go where the project says
-    keys = KeyHolders(own.keys(), server.providers(known, settings.operators or settings), shares)
-    return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
+    operators = settings.operators or settings
+    of_server = server.providers(known, operators)
+    entries = entries_for(own.keys(), of_server, known, operators.entries, settings.projects, shares=shares)
+    return assemble(known, replace(settings, entries=entries), server.env, {**server.auth, **own})
 
 
 def _entries(known: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
@@ -279,21 +268,18 @@ def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
 
 
 def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
-    models = {**known.models(provider_id), **dict(_configured_models(known, provider_id, entry))}
-    left_out = {"deprecated"} if settings.alpha_models else {"deprecated", "alpha"}
-    return {
-        id_: model
-        for id_, model in models.items()
-        if model.id not in _WITHDRAWN and model.status not in left_out and is_offered(id_, entry)
-    }
-
-
-def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
-    """Each over the listed model that its `id` names, by default the one of its own name."""
+    """Each configured model is merged over the listed one that its `id` names, by default the one of its own name."""
+    models = {**known.models(provider_id)}
     configured: Mapping[str, RawEntry] = entry.get("models") or {}
     listed = known.entries(provider_id) if configured else {}
     for model_id, said in configured.items():
         meant: str = said.get("id") or model_id
         name = {} if meant == model_id else {"name": model_id}
         merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
-        yield model_id, make_model(provider_id, model_id, merged, entry)
+        models[model_id] = make_model(provider_id, model_id, merged, entry)
+    left_out = {"deprecated"} if settings.alpha_models else {"deprecated", "alpha"}
+    return {
+        id_: model
+        for id_, model in models.items()
+        if model.id not in _WITHDRAWN and model.status not in left_out and is_offered(id_, entry)
+    }

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.providers.answers import parse_json
-from app.providers.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey, ProviderFailure
+from app.providers.base import AnswerTooLarge, ApiFailure, ContextOverflow, ProviderFailure
 from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit
 from app.util.secrets import redacted
 
@@ -30,16 +30,8 @@ _TRANSIENT_WORDS = (
 _MESSAGE_LIMIT = 2000
 
 
-def missing_key(provider_id: str) -> MissingKey:
-    return MissingKey(provider_id, f"No API key for the provider {provider_id}: set its environment variable or options.apiKey")
-
-
 def is_retryable(status: int) -> bool:
     return status in _RETRYABLE_STATUS or status >= 500
-
-
-def unsendable_header(url: str) -> ApiFailure:
-    return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
 
 
 def failure_of(error: Exception, url: str) -> ProviderFailure | None:
@@ -53,7 +45,7 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
             case ProviderFailure():
                 return cause
             case AnswerPassedLimit():
-                return passed_limit(cause, url)
+                return AnswerTooLarge(f"{urlsplit(url).netloc} sent too much. {cause}", metadata={"url": url})
             case json.JSONDecodeError():
                 return unreadable_event(cause.doc.encode(errors="replace"), url)
             case UnicodeDecodeError():
@@ -70,10 +62,6 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
     # httpx2 makes errors of its own of most of the last two, which come from TLS.
     broken = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, anyio.EndOfStream)
     return next((_transport(cause, url) for cause in causes if isinstance(cause, broken)), None)
-
-
-def passed_limit(error: AnswerPassedLimit, url: str) -> AnswerTooLarge:
-    return AnswerTooLarge(f"{urlsplit(url).netloc} sent too much. {error}", metadata={"url": url})
 
 
 def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
@@ -116,7 +104,8 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     """An error event in a stream. `payload` is the event."""
     error = payload.get("error") or payload
     facts = error if isinstance(error, dict) else {}
-    status = _status_of(facts)
+    numbers = (facts.get(key) for key in ("code", "status"))
+    status = next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
     kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
     body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))[:MAX_ERROR_BYTES]
@@ -161,11 +150,6 @@ def _parsed(body: str) -> Any:
 
 def _limited(text: str) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else text[:_MESSAGE_LIMIT] + "…"
-
-
-def _status_of(facts: Mapping[str, Any]) -> int | None:
-    numbers = (facts.get(key) for key in ("code", "status"))
-    return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

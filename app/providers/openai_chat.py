@@ -2,12 +2,11 @@
 
 import json
 from contextlib import AbstractAsyncContextManager
-from itertools import islice
 from typing import TYPE_CHECKING, Any, assert_never
 
 import orjson
 
-from app.providers.answers import BlockKind, GatheredText, ToolInputs, TurningBlocks
+from app.providers.answers import BlockKind, GatheredText, ToolInput, ToolInputs, TurningBlocks
 from app.providers.base import (
     AssistantTurn,
     FileBlock,
@@ -46,26 +45,24 @@ class CallKeys:
         """`index` as the server sends it. A new key begins a call."""
         known = self._of_index.setdefault(index, []) if isinstance(index, int) else self._keys
         for key in reversed(known):
-            if call_id and self._calls.given_id(key) == call_id:
+            if call_id and self._calls.open[key].given_id == call_id:
                 return key
-        if known and not self._begins(known[-1], call_id, name, fragment):
+        if known and not _begins(self._calls.open[known[-1]], call_id, name, fragment):
             return known[-1]
-        return self._new(known)
-
-    def _begins(self, newest: int, call_id: str | None, name: str, fragment: str) -> bool:
-        """Whether a piece with a new id, or without one, begins another call than the newest of its index."""
-        if not name or not self._calls.tool(newest):
-            return False
-        if call_id and self._calls.given_id(newest):
-            return True
-        return name != self._calls.tool(newest) or (bool(fragment) and self._calls.is_complete(newest))
-
-    def _new(self, known: list[int]) -> int:
-        key = len(self._keys)
-        self._keys.append(key)
+        new = len(self._keys)
+        self._keys.append(new)
         if known is not self._keys:
-            known.append(key)
-        return key
+            known.append(new)
+        return new
+
+
+def _begins(newest: ToolInput, call_id: str | None, name: str, fragment: str) -> bool:
+    """Whether a piece with a new id, or without one, begins another call than the newest of its index."""
+    if not name or not newest.tool:
+        return False
+    if call_id and newest.given_id:
+        return True
+    return name != newest.tool or (bool(fragment) and newest.is_complete())
 
 
 _TAGS: dict[BlockKind, str] = {"text": "<think>", "reasoning": "</think>"}
@@ -88,16 +85,13 @@ class ThinkTags:
         pieces: list[tuple[BlockKind, str]] = []
         while (at := self._held.find(_TAGS[self._kind])) >= 0:
             pieces += self._take(at)
-            self._turn()
+            self._held = self._held[len(_TAGS[self._kind]) :]
+            self._kind = _OTHER[self._kind]
+            self._after_tag = True
         return pieces + self._take(len(self._held) - _partial_tag(self._held, _TAGS[self._kind]))
 
     def flush(self) -> list[tuple[BlockKind, str]]:
         return self._take(len(self._held))
-
-    def _turn(self) -> None:
-        self._held = self._held[len(_TAGS[self._kind]) :]
-        self._kind = _OTHER[self._kind]
-        self._after_tag = True
 
     def _take(self, length: int) -> list[tuple[BlockKind, str]]:
         piece, self._held = self._held[:length], self._held[length:]
@@ -271,8 +265,10 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
 
 def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Payload]:
     match turn:
+        case UserTurn(content=(TextBlock(text),)):
+            return [{"role": "user", "content": text}]
         case UserTurn(content):
-            return [{"role": "user", "content": _user_content(content)}] if content else []
+            return [{"role": "user", "content": [*map(_part, content)]}] if content else []
         case AssistantTurn():
             return _assistant(turn, reasoning_field)
         case ToolTurn(content):
@@ -280,14 +276,6 @@ def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Payload]:
             return [*results, *_attached(content)]
         case _:
             assert_never(turn)
-
-
-def _user_content(content: tuple[TextBlock | FileBlock, ...]) -> str | list[Payload]:
-    match content:
-        case (TextBlock(text),):
-            return text
-        case _:
-            return [_part(block) for block in content]
 
 
 def _part(block: TextBlock | FileBlock) -> Payload:
@@ -351,7 +339,7 @@ def _caches_by_marks(model: Model) -> bool:
 
 def _mark_for_cache(messages: list[Payload]) -> None:
     """Marks the first two system messages and the last two others."""
-    system = islice((message for message in messages if message["role"] == "system"), 2)
+    system = [message for message in messages if message["role"] == "system"][:2]
     others = [message for message in messages if message["role"] != "system"][-2:]
     for message in (*system, *others):
         _mark(message)

@@ -22,11 +22,12 @@ from app.providers.base import (
     ToolResultBlock,
     ToolSpec,
     ToolTurn,
+    UnusableOption,
     Usage,
     UserTurn,
 )
 from app.providers.errors import in_stream
-from app.providers.options import list_option, present, renamed
+from app.providers.options import present, renamed
 from app.providers.sdk_adapter import Headers, OpenAIAdapter, Payload, extra
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class ResponsesReader:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._blocks.delta("text", str(payload["item_id"]), payload.get("delta") or "")
             case "response.reasoning_summary_part.added":
-                return self._summary_added(payload)
+                return self._start_summary(str(payload["item_id"]), payload.get("summary_index", 0))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._blocks.delta("reasoning", self._block_of(str(payload["item_id"])), payload.get("delta") or "")
             case "response.output_item.added":
@@ -73,9 +74,9 @@ class ResponsesReader:
     def _block_of(self, item_id: str) -> str:
         return self._summary.get(item_id, f"{item_id}:0")
 
-    def _summary_added(self, payload: Payload) -> list[StreamEvent]:
+    def _start_summary(self, item_id: str, index: int) -> list[StreamEvent]:
         """The item has started the first summary; each further one ends its predecessor."""
-        item_id, block_id = str(payload["item_id"]), f"{payload['item_id']}:{payload.get('summary_index', 0)}"
+        block_id = f"{item_id}:{index}"
         before = self._summary.get(item_id)
         self._summary[item_id] = block_id
         ended = self._blocks.end(before, _metadata(item_id)) if before is not None and before != block_id else []
@@ -87,7 +88,7 @@ class ResponsesReader:
                 self._called = True
                 return [ToolInputStart(item["call_id"], item["name"])]
             case "reasoning":
-                return self._summary_added({"item_id": item["id"], "summary_index": 0})
+                return self._start_summary(str(item["id"]), 0)
             case _:
                 return []
 
@@ -163,8 +164,12 @@ def responses_body(request: ModelRequest) -> Payload:
 
 
 def _include(request: ModelRequest, store: bool) -> list[str]:
-    """Asks for encrypted reasoning if the API does not store it. Models without reasoning reject this option."""
-    asked: list[str] = list_option(request.options, "include")
+    """Asks for encrypted reasoning if the API does not store it. Models without reasoning reject this option. Raises
+    UnusableOption."""
+    asked = request.options.get("include")
+    if not isinstance(asked, list | None):
+        raise UnusableOption("include", "a list", asked)
+    asked = asked or []
     wanted = not store and request.model.capabilities.reasoning and _ENCRYPTED not in asked
     return [*asked, _ENCRYPTED] if wanted else asked
 
@@ -195,8 +200,10 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Payload]:
     items: list[Payload] = []
     for block in turn.content:
         match block:
-            case TextBlock():
-                items += _answer_items(block, store)
+            case TextBlock(text):
+                if text:
+                    content = [{"type": "output_text", "text": text}]
+                    items.append({"role": "assistant", "content": content, **_stored_id(block.metadata, store)})
             case ReasoningBlock():
                 _add_reasoning(items, block, store)
             case ToolCallBlock():
@@ -215,13 +222,6 @@ def _facts(metadata: Metadata | None) -> Payload:
 def _stored_id(metadata: Metadata | None, store: bool) -> Payload:
     """The API knows an item's id only if it has stored the item."""
     return present(id=_facts(metadata).get("itemId") if store else None)
-
-
-def _answer_items(block: TextBlock, store: bool) -> list[Payload]:
-    if not block.text:
-        return []
-    content = [{"type": "output_text", "text": block.text}]
-    return [{"role": "assistant", "content": content, **_stored_id(block.metadata, store)}]
 
 
 def _call(block: ToolCallBlock, store: bool) -> Payload:

@@ -144,7 +144,9 @@ def call_options(
     cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
     defaults = (values for name, values in _SAMPLING if re.search(name, model.id.lower()))
     temperature, top_p, top_k = next(defaults, (None, None, None))
-    headers = {f"x-opencode-{name}": value for name, value in (origin or {}).items()}
+    headers = model.headers
+    if model.provider_id.startswith("opencode"):
+        headers = {**{f"x-opencode-{name}": value for name, value in (origin or {}).items()}, **headers}
     if agent.temperature is not None:
         temperature = agent.temperature
     return CallOptions(
@@ -153,7 +155,7 @@ def call_options(
         top_k=top_k,
         max_output_tokens=min(model.limit.output or cap, cap),
         options=reduce(deep_merge, (base, model.options, agent.options, chosen), {}),
-        headers={**headers, **model.headers} if model.provider_id.startswith("opencode") else model.headers,
+        headers=headers,
     )
 
 
@@ -184,9 +186,11 @@ def default_options(model: Model, session_id: str, provider_options: Mapping[str
         options["thinking"] = {"type": "enabled", "clear_thinking": False}
     if provider in ("openai", "venice") or provider_options.get("setCacheKey"):
         options["promptCacheKey"] = session_id
-    if _is_thinking_google(model):
+    if package in _GOOGLE and model.capabilities.reasoning:
         options["thinkingConfig"] = {"includeThoughts": True, **({"thinkingLevel": "high"} if "gemini-3" in name else {})}
-    return {**options, **_gpt5(model, session_id)}
+    if "gpt-5" in name and "gpt-5-chat" not in name:
+        options |= _gpt5(model, session_id)
+    return options
 
 
 def _storage(model: Model) -> Options:
@@ -195,14 +199,8 @@ def _storage(model: Model) -> Options:
     return {"store": False} if is_openai else {}
 
 
-def _is_thinking_google(model: Model) -> bool:
-    return model.api.npm in (Npm.GOOGLE, "@ai-sdk/google-vertex") and model.capabilities.reasoning
-
-
 def _gpt5(model: Model, session_id: str) -> Options:
     name, options = model.api.id, dict[str, Any]()
-    if "gpt-5" not in name or "gpt-5-chat" in name:
-        return options
     if "gpt-5-pro" not in name:
         options["reasoningEffort"] = "medium"
     if gpt_version(name) > (5, 0) and "codex" not in name and model.provider_id != "azure":
@@ -213,23 +211,17 @@ def _gpt5(model: Model, session_id: str) -> Options:
 
 
 def small_options(model: Model) -> Options:
-    """The options for the least reasoning that the model accepts."""
-    name = model.api.id
+    """The options for the least reasoning that the model accepts: models after gpt-5 reject `minimal`, models without reasoning
+    reject any effort."""
+    name, reasons = model.api.id, model.capabilities.reasoning
     if model.provider_id == "openai" or "gpt-5" in name:
-        return {**_storage(model), **_least_effort(model)}
-    if _is_thinking_google(model):
+        effort = {"reasoningEffort": "minimal" if "minimal" in openai_efforts(name) else "low"}
+        return {**_storage(model), **(effort if reasons or "gpt-5" in name else {})}
+    if model.api.npm in _GOOGLE and reasons:
         return {"thinkingConfig": {"thinkingLevel": "minimal"} if "gemini-3" in name else {"thinkingBudget": 0}}
-    if model.api.npm == Npm.OPENROUTER and model.capabilities.reasoning:
+    if model.api.npm == Npm.OPENROUTER and reasons:
         return {"reasoning": {"enabled": False}} if "google" in name else {"reasoningEffort": "minimal"}
     return {}
-
-
-def _least_effort(model: Model) -> Options:
-    """Models after gpt-5 reject `minimal`; models without reasoning reject any effort."""
-    name = model.api.id
-    if "gpt-5" not in name and not model.capabilities.reasoning:
-        return {}
-    return {"reasoningEffort": "minimal" if "minimal" in openai_efforts(name) else "low"}
 
 
 # Options in the form that adapters send.
@@ -255,11 +247,3 @@ def object_option(options: Mapping[str, Any], name: str) -> dict[str, Any] | Non
     if value is None or isinstance(value, dict):
         return value
     raise UnusableOption(name, "an object", value)
-
-
-def list_option(options: Mapping[str, Any], name: str) -> list[Any]:
-    """Empty if the option is not set. Raises UnusableOption."""
-    value = options.get(name)
-    if value is None or isinstance(value, list):
-        return value or []
-    raise UnusableOption(name, "a list", value)

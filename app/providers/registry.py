@@ -32,6 +32,7 @@ from app.providers.base import (
     ToolResultBlock,
 )
 from app.providers.catalogue import tokens_and_cost
+from app.providers.options import present
 from app.providers.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
@@ -77,13 +78,9 @@ async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> Async
 
 
 def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:
-    parameters = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.top_k,
-        "max_tokens": request.max_output_tokens,
-    }
-    given = {name: value for name, value in parameters.items() if value is not None}
+    given = present(
+        temperature=request.temperature, top_p=request.top_p, top_k=request.top_k, max_tokens=request.max_output_tokens
+    )
     said = contents_of(request) if with_contents else None
     return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, said)
 
@@ -95,7 +92,7 @@ def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) ->
         record.finish, record.end = event.reason, ModelCallEnd.ANSWERED
         record.tokens, record.cost = tokens_and_cost(event.usage, request.model.cost)
     elif record.contents is not None:
-        add_output(record.contents, event)
+        add_output(record.contents.outputs, event)
 
 
 def contents_of(request: ModelRequest) -> ModelContents:
@@ -104,21 +101,16 @@ def contents_of(request: ModelRequest) -> ModelContents:
     return ModelContents(system, said)
 
 
-def add_output(contents: ModelContents, event: StreamEvent) -> None:
+def add_output(parts: list[MessagePart], event: StreamEvent) -> None:
     match event:
-        case TextDelta(text=text):
-            _add_text(contents.outputs, "text", text)
-        case ReasoningDelta(text=text):
-            _add_text(contents.outputs, "reasoning", text)
+        case TextDelta(text=text) | ReasoningDelta(text=text):
+            kind = "text" if isinstance(event, TextDelta) else "reasoning"
+            if parts and parts[-1]["type"] == kind:
+                parts[-1]["content"] += text
+            else:
+                parts.append({"type": kind, "content": text})
         case ToolCall():
-            contents.outputs.append(_call(event.call_id, event.tool, event.input))
-
-
-def _add_text(parts: list[MessagePart], kind: str, text: str) -> None:
-    if parts and parts[-1]["type"] == kind:
-        parts[-1]["content"] += text
-    else:
-        parts.append({"type": kind, "content": text})
+            parts.append(_call(event.call_id, event.tool, event.input))
 
 
 def _part(block: Block) -> MessagePart:
@@ -187,7 +179,12 @@ class Providers:
     def provider_for(self, model: Model) -> Connection:
         key = (model.provider_id, adapter_of(model), model.api.url)
         if key not in self._connections:
-            self._connections[key] = self._connect(model)
+            adapter, ask = self._adapter(model)
+            if self._observer.watches_models:
+                ask = partial(observed, ask, self._observer)
+            if self._account:
+                ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
+            self._connections[key] = Connection(ask, adapter.close)
         return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:
@@ -200,21 +197,21 @@ class Providers:
         for connection in connections:
             await connection.close()
 
-    def _connect(self, model: Model) -> Connection:
-        adapter, ask = self._adapter(model)
-        if self._observer.watches_models:
-            ask = partial(observed, ask, self._observer)
-        if self._account:
-            ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
-        return Connection(ask, adapter.close)
-
     def _adapter(self, model: Model) -> tuple[Provider, Ask]:
         """With a function that sends requests, adapted to what the provider and the model accept."""
         if adapter_of(model) == "scripted":
             scripted = self._scripted()
             return scripted, scripted.stream
         info = self._infos[model.provider_id]
-        adapter = _make_adapter(model, info, self._max_part_bytes)
+        options = info.options  # of the config: they take precedence over the catalogue and the key store
+        adapter: Provider = _adapter_class(adapter_of(model))(
+            info.id,
+            api_key=options.get("apiKey") or info.key,
+            base_url=options.get("baseURL") or model.api.url or None,
+            headers=dict(options.get("headers") or {}),
+            options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
+            most_bytes=self._max_part_bytes,
+        )
         return adapter, lambda request: adapter.stream(prepare(request, info.options))
 
 
@@ -225,20 +222,6 @@ def _adapter_class(adapter: Adapter) -> Any:
 
 def _load(adapter: Adapter) -> None:
     _adapter_class(adapter).load()
-
-
-def _make_adapter(model: Model, info: ProviderInfo, most_bytes: int) -> Provider:
-    """Options of the config take precedence over the catalogue and the key store."""
-    options = info.options
-    adapter: Provider = _adapter_class(adapter_of(model))(
-        info.id,
-        api_key=options.get("apiKey") or info.key,
-        base_url=options.get("baseURL") or model.api.url or None,
-        headers=dict(options.get("headers") or {}),
-        options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
-        most_bytes=most_bytes,
-    )
-    return adapter
 
 
 @cache

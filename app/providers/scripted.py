@@ -17,7 +17,7 @@ A script file, named by OPENSESSION_SCRIPT, is `{"turns": [turn, …]}`. Each re
 """
 
 import asyncio
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,7 +53,7 @@ DEFAULT_USAGE = Usage(input=100, output=20)
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Text or reasoning in `chunks` pieces, `delay` seconds before each."""
+    """Text or reasoning in at most `chunks` pieces of equal length, the last one shorter, `delay` seconds before each."""
 
     text: str
     kind: Literal["text", "reasoning"] = "text"
@@ -149,15 +149,12 @@ class ScriptedProvider:
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         if self._keeps_requests:
             self.requests.append(request)
-        return play(self._turn_for(request))
+        if "title" in request.model.id:
+            return play(self._title(request))
+        return play(self._turns.popleft() if self._turns else self._otherwise(request))
 
     async def close(self) -> None:
         """Does nothing, as nothing is open."""
-
-    def _turn_for(self, request: ModelRequest) -> ScriptedTurn:
-        if "title" in request.model.id:
-            return self._title(request)
-        return self._turns.popleft() if self._turns else self._otherwise(request)
 
 
 def load_script(path: Path) -> list[ScriptedTurn]:
@@ -203,26 +200,37 @@ _STEPS: dict[str, Callable[..., ScriptedStep]] = {
 
 async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
     """The turn as a stream. Raises ApiFailure for a turn with a Fail."""
-    if failure := next((step for step in turn if isinstance(step, Fail)), None):
-        raise _failure(failure)
+    for step in turn:
+        if isinstance(step, Fail):
+            raise _failure(step)
     yield StreamStart()
+    reason: FinishReason | None = None
+    usage, calls = DEFAULT_USAGE, False
     for number, step in enumerate(turn):
-        if isinstance(step, Cut):
-            return
+        match step:
+            case Cut():
+                return
+            case Call():
+                calls = True
+            case SetFinish(stated):
+                reason = reason or stated
+            case SetUsage(fields):
+                usage = replace(usage, **fields)
         async for event in _play_step(step, str(number)):
             yield event
-    yield Finish(_reason(turn), _usage_of(turn))
+    yield Finish(reason or ("tool-calls" if calls else "stop"), usage)
 
 
 async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
     match step:
-        case Say():
-            start, delta, end = _BLOCKS[step.kind]
+        case Say(text, kind, chunks, delay):
+            start, delta, end = _BLOCKS[kind]
+            size = max(1, -(-len(text) // max(1, chunks)))
             yield start(block_id)
-            for piece in pieces(step.text, step.chunks):
-                if step.delay:
-                    await asyncio.sleep(step.delay)
-                yield delta(block_id, piece)
+            for position in range(0, len(text), size):
+                if delay:
+                    await asyncio.sleep(delay)
+                yield delta(block_id, text[position : position + size])
             yield end(block_id)
         case Call(tool, args, id_, raw):
             call_id = id_ or ids.call_id()
@@ -240,23 +248,7 @@ _BLOCKS: dict[str, tuple[Callable[[str], StreamEvent], Callable[[str, str], Stre
 }
 
 
-def pieces(text: str, count: int) -> list[str]:
-    """At most `count` pieces of equal length, the last one shorter."""
-    size = max(1, -(-len(text) // max(1, count)))
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
 def _failure(step: Fail) -> ApiFailure:
     body = step.body if step.body is None or isinstance(step.body, str) else orjson.dumps(step.body).decode()
     retryable = is_retryable(step.status)
     return refused(step.message, status=step.status, retryable=retryable, headers=dict(step.headers or {}), body=body)
-
-
-def _reason(turn: ScriptedTurn) -> FinishReason:
-    stated = next((step.reason for step in turn if isinstance(step, SetFinish)), None)
-    return stated or ("tool-calls" if any(isinstance(step, Call) for step in turn) else "stop")
-
-
-def _usage_of(turn: ScriptedTurn) -> Usage:
-    stated = ChainMap(*(dict(step.fields) for step in reversed(turn) if isinstance(step, SetUsage)))
-    return replace(DEFAULT_USAGE, **stated)

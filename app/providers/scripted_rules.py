@@ -55,7 +55,10 @@ def rules_provider(turns: list[ScriptedTurn] | None = None) -> ScriptedProvider:
 def answer(request: ModelRequest) -> ScriptedTurn:
     """Reports tool results, else executes the user's command."""
     last = next((message for message in reversed(request.messages) if not isinstance(message, AssistantTurn)), None)
-    steps = _second_step(request, last) or _closing(last) if isinstance(last, ToolTurn) else _obey(request, last)
+    if isinstance(last, ToolTurn):
+        steps = _second_step(request, last) or (_speak("\n".join(map(_report, last.content))),)
+    else:
+        steps = _obey(request, last)
     return (*steps, _usage(request, steps))
 
 
@@ -83,11 +86,10 @@ def _obey(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
 
 
 def _write(request: ModelRequest, path: str, content: str) -> ScriptedTurn:
-    return _use(
-        request,
-        f"I will write {path}.",
-        {"write": {"filePath": path, "content": content}, "apply_patch": {"patchText": _new_file(path, content)}},
-    )
+    lines = "\n".join(f"+{line}" for line in content.split("\n"))
+    patch = f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
+    choices = {"write": {"filePath": path, "content": content}, "apply_patch": {"patchText": patch}}
+    return _use(request, f"I will write {path}.", choices)
 
 
 def _edit(request: ModelRequest, path: str, old: str, new: str) -> ScriptedTurn:
@@ -199,11 +201,6 @@ def _bash(command: str) -> dict[str, str]:
     return {"command": command, "description": f"Runs {_short(command)}"}
 
 
-def _new_file(path: str, content: str) -> str:
-    lines = "\n".join(f"+{line}" for line in content.split("\n"))
-    return f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
-
-
 def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
     """For an edit or a write over a file; every other command has one step."""
     if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
@@ -213,10 +210,6 @@ def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
     edits = (_edit(request, *found.groups()) for text in texts if (found := _EDIT.fullmatch(text)))
     writes = (_write_over(request, results, *found.groups()) for text in texts if (found := _WRITE.fullmatch(text)))
     return next(chain(edits, writes), ())
-
-
-def _closing(results: ToolTurn) -> ScriptedTurn:
-    return (_speak("\n".join(_report(result) for result in results.content)),)
 
 
 def _report(result: ToolResultBlock) -> str:
@@ -237,10 +230,8 @@ def _short(text: str) -> str:
 
 def _usage(request: ModelRequest, steps: ScriptedTurn) -> ScriptedStep:
     """An estimate, so that clients have numbers to show."""
-    sent = sum(map(len, request.system)) + sum(_length(message) for message in request.messages)
+    blocks = (block for message in request.messages for block in message.content)
+    sent = sum(map(len, request.system))
+    sent += sum(len(block.text) for block in blocks if isinstance(block, TextBlock | ToolResultBlock))
     written = sum(len(step.text) for step in steps if isinstance(step, Say))
     return SetUsage({"input": sent // _CHARACTERS_A_TOKEN + 1, "output": written // _CHARACTERS_A_TOKEN + 1})
-
-
-def _length(message: ModelMessage) -> int:
-    return sum(len(block.text) for block in message.content if isinstance(block, TextBlock | ToolResultBlock))

@@ -23,7 +23,7 @@ import orjson
 from app import __version__
 from app.providers import errors
 from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize, parse_json
-from app.providers.base import ModelRequest, StreamEvent, StreamStart
+from app.providers.base import ApiFailure, MissingKey, ModelRequest, StreamEvent, StreamStart
 from app.providers.errors import no_stream
 from app.util.bounds import (
     IDENTITY,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..))")
-"""An escaped backslash, a pair of surrogates, or half of one."""
+"""An escaped backslash, a pair of surrogates, or half of one, which is replaced."""
 
 
 async def bound(response: httpx2.Response) -> None:
@@ -87,7 +87,7 @@ class WholeEvents(httpx2.AsyncByteStream):
         rest, pieces = b"", whole_events(self._stream)
         async for piece in pieces:
             if piece.endswith(LINE_ENDS) or _is_whole(piece):
-                yield self._looked_at(piece)
+                yield b"".join([self._event(text.strip(b"\n")) for text in piece.replace(b"\r\n", b"\n").split(b"\n\n")])
             else:
                 rest = piece
             if self._is_done:
@@ -97,9 +97,6 @@ class WholeEvents(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    def _looked_at(self, whole: bytes) -> bytes:
-        return b"".join([self._event(text.strip(b"\n")) for text in whole.replace(b"\r\n", b"\n").split(b"\n\n")])
 
     def _event(self, text: bytes) -> bytes:
         """Empty for an event without data, and behind the last one."""
@@ -111,7 +108,9 @@ class WholeEvents(httpx2.AsyncByteStream):
                 self._is_done = True
                 return b""
             require_few_values(text)
-            return _of_whole_characters(text) + b"\n\n"
+            if b"\\u" in text:
+                text = _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
+            return text + b"\n\n"
         if text and not self._any:
             self._left_out = (self._left_out + text + b"\n\n")[:MAX_ERROR_BYTES]
         return b""
@@ -148,12 +147,6 @@ def _is_whole(text: bytes) -> bool:
         return data.strip() == b"[DONE]" or (bool(name) and isinstance(parse_json(data), dict))
     except ValueError:
         return False
-
-
-def _of_whole_characters(event: bytes) -> bytes:
-    if b"\\u" not in event:
-        return event
-    return _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], event)
 
 
 # The SDK's client.
@@ -373,7 +366,7 @@ async def _drain(events: AsyncIterator[object]) -> None:
 
 def _sendable(headers: Headers, url: str) -> Headers:
     if not all(value is None or (value.isascii() and value.isprintable()) for value in headers.values()):
-        raise errors.unsendable_header(url)
+        raise ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
     return {name: value and value.strip() for name, value in headers.items()}
 
 
@@ -383,7 +376,7 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
 
     def _address(self) -> str:
         if not (self._api_key or self._base_url or self._configures("authorization")):
-            raise errors.missing_key(self._provider_id)
+            raise MissingKey(self._provider_id)
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         return base_url.rstrip("/")
 

@@ -50,7 +50,9 @@ def as_stored(history: Any) -> None:
     """Rewrites a session with its messages, todos and diff, in place."""
     if not isinstance(history, dict):
         return
-    _rewrite_session(history.get("info"))
+    if isinstance(info := history.get("info"), dict):
+        info.setdefault("slug", str(info.get("id", "")))
+        _rewrite_summary(info)
     for message in _dicts(history.get("messages")):
         _rewrite_message(message.get("info"))
     for todo in _dicts(history.get("todo")):
@@ -58,28 +60,17 @@ def as_stored(history: Any) -> None:
     _rewrite_diffs(history.get("diff"))
 
 
-def _rewrite_session(info: Any) -> None:
-    if not isinstance(info, dict):
-        return
-    info.setdefault("slug", str(info.get("id", "")))
-    _rewrite_summary(info)
-
-
 def _rewrite_message(info: Any) -> None:
     if not isinstance(info, dict):
         return
     if info.get("role") == "user":
         _rewrite_summary(info)
-        _move_variant(info)
+        model = info.get("model")
+        if isinstance(model, dict) and "variant" in model:
+            info.setdefault("variant", model.pop("variant"))
     error = info.get("error")
     if isinstance(error, dict) and isinstance(error.get("name"), str) and error["name"] not in _ERRORS:
         info["error"] = _unknown_error(error)
-
-
-def _move_variant(info: dict[str, Any]) -> None:
-    model = info.get("model")
-    if isinstance(model, dict) and "variant" in model:
-        info.setdefault("variant", model.pop("variant"))
 
 
 def _unknown_error(error: dict[str, Any]) -> Any:
@@ -159,7 +150,11 @@ def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) ->
     if new_ids:
         with suppress(AttributeError, KeyError, TypeError):  # it has another form, which the check names
             value = with_new_ids(value)
-    return _read(value, max_part_bytes)
+    root = _read_history(value, (), max_part_bytes)
+    found = _list_of(value.get("children", []), ("children",))
+    children = [_read_history(each, ("children", place), max_part_bytes) for place, each in enumerate(found)]
+    _check_tree(root, children)
+    return SessionDocument.model_construct(**dict(root), children=children)
 
 
 def _load(body: bytes) -> Any:
@@ -174,23 +169,15 @@ def _load(body: bytes) -> Any:
     return value
 
 
-def _read(value: Any, max_part_bytes: int) -> SessionDocument:
-    """Rewrites other shapes of `value` in place."""
-    root = _read_history(value, (), max_part_bytes)
-    children = _list_of(value, "children", (), needed=False)
-    histories = [_read_history(each, ("children", at), max_part_bytes) for at, each in enumerate(children)]
-    _check_tree(root, histories)
-    return SessionDocument.model_construct(**dict(root), children=histories)
-
-
 def _read_history(value: Any, at: FieldPath, max_part_bytes: int) -> SessionHistory:
+    """Rewrites other shapes of `value` in place."""
     if not isinstance(value, dict) or "info" not in value or "messages" not in value:
         raise InvalidDocument(at, "A session is an object with `info` and `messages`, as `opencode export` writes it")
     as_stored(value)
     info = _read_session(value["info"], (*at, "info"))
     messages = [
         _read_message(each, (*at, "messages", place), info.id, max_part_bytes)
-        for place, each in enumerate(_list_of(value, "messages", at))
+        for place, each in enumerate(_list_of(value["messages"], (*at, "messages")))
     ]
     _require_distinct([message.info.id for message in messages], lambda place: (*at, "messages", place, "info", "id"))
     return SessionHistory.model_construct(
@@ -201,12 +188,10 @@ def _read_history(value: Any, at: FieldPath, max_part_bytes: int) -> SessionHist
     )
 
 
-def _list_of(value: dict[str, Any], name: str, at: FieldPath, *, needed: bool = True) -> list[Any]:
-    """A list that is not `needed` may be left out."""
-    found = value.get(name, None if needed else [])
-    if not isinstance(found, list):
-        raise InvalidDocument((*at, name), "Input should be a list")
-    return found
+def _list_of(value: Any, at: FieldPath) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidDocument(at, "Input should be a list")
+    return value
 
 
 def _read_session(value: Any, at: FieldPath) -> Session:
@@ -226,7 +211,8 @@ def _read_message(value: Any, at: FieldPath, session_id: str, max_part_bytes: in
     if isinstance(info, AssistantMessage):
         _valid(_KEY, info.parent_id, (*at, "info", "parentID"))
     _require_same(info.session_id, session_id, (*at, "info", "sessionID"))
-    parts = [_valid(PART, each, (*at, "parts", place)) for place, each in enumerate(_list_of(value, "parts", at))]
+    listed = _list_of(value.get("parts"), (*at, "parts"))
+    parts = [_valid(PART, each, (*at, "parts", place)) for place, each in enumerate(listed)]
     for place, part in enumerate(parts):
         here = (*at, "parts", place)
         _valid(_KEY, part.id, (*here, "id"))
@@ -282,15 +268,13 @@ def path_in(value: Any, location: FieldPath) -> FieldPath:
             may_be_tag = False
             continue
         path.append(step)
-        value, may_be_tag = _inner(value, step), True
+        may_be_tag = True
+        if isinstance(value, dict):
+            value = value.get(step)
+        else:
+            is_there = isinstance(value, list) and isinstance(step, int) and step < len(value)
+            value = value[step] if is_there else None
     return tuple(path)
-
-
-def _inner(value: Any, step: str | int) -> Any:
-    if isinstance(value, dict):
-        return value.get(step)
-    is_there = isinstance(value, list) and isinstance(step, int) and step < len(value)
-    return value[step] if is_there else None
 
 
 def _dotted(path: FieldPath) -> str:
@@ -332,10 +316,10 @@ def _renamed(history: dict[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
         own = {name: new.get(value[name], value[name]) for name in ("id", "messageID", "parentID") if name in value}
         return {**_replaced(value, named), **own}
 
-    def part(value: dict[str, Any]) -> dict[str, Any]:
-        return _with_new_task(identified(value), new)
-
-    messages = [{"info": identified(each["info"]), "parts": [*map(part, each["parts"])]} for each in history["messages"]]
+    messages = [
+        {"info": identified(each["info"]), "parts": [_with_new_task(identified(part), new) for part in each["parts"]]}
+        for each in history["messages"]
+    ]
     others = {name: _replaced(value, named) for name, value in history.items() if name not in ("messages", "children")}
     return {**others, "messages": messages}
 

@@ -56,33 +56,29 @@ class ExportedFile:
                 yield piece
 
 
-class Exports:
-    def __init__(self, store: Store, directory: Path) -> None:
-        """`directory`: where temporary files may be made."""
-        self._store = store
-        self._directory = directory
+async def export_session(store: Store, directory: Path, session_id: str, form: DocumentFormat, *, children: bool) -> ExportedFile:
+    """The session as it is now, with all its descendants if `children`. `directory`: where a temporary file may be made. Raises
+    NotFound, NoRoomToExport."""
+    await store.barrier()
+    try:
+        return await store.query(_write, directory, session_id, _FORMS[form], children)
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise NoRoomToExport from error
+        raise
 
-    async def export(self, session_id: str, form: DocumentFormat = "json", *, children: bool = False) -> ExportedFile:
-        """The session as it is now, with all its descendants if `children`. Raises NotFound, NoRoomToExport."""
-        await self._store.barrier()
-        try:
-            return await self._store.query(self._write, session_id, _FORMS[form], children)
-        except OSError as error:
-            if error.errno in (ENOSPC, EDQUOT):
-                raise NoRoomToExport from error
-            raise
 
-    def _write(self, connection: Connection, session_id: str, form: Form, children: bool) -> ExportedFile:
-        sessions = _sessions(connection, session_id, children)
-        file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115  whoever sends it closes it
-        try:
-            file.writelines(form(connection, sessions))
-            size = file.tell()
-            file.seek(0)
-        except BaseException:
-            file.close()
-            raise
-        return ExportedFile(file, size)
+def _write(connection: Connection, directory: Path, session_id: str, form: Form, children: bool) -> ExportedFile:
+    sessions = _sessions(connection, session_id, children)
+    file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  whoever sends it closes it
+    try:
+        file.writelines(form(connection, sessions))
+        size = file.tell()
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return ExportedFile(file, size)
 
 
 def _sessions(connection: Connection, session_id: str, children: bool) -> list[Session]:

@@ -143,24 +143,41 @@ class Destination:
 Beside = Callable[[Tx], None]
 
 
-def _nothing(_tx: Tx) -> None:
-    pass
+class ImportedSessions(Wire):
+    """The session as it is stored, and notes about what was left out of the document."""
+
+    info: Session
+    sessions: Annotated[list[SessionID], Field(description="Ids of the session and its descendants, in the document's order")]
+    notes: Annotated[list[str], Field(description="What was not taken over, and why")]
 
 
 class Importer:
-    """Callers have checked the document, and decided about `parentID`, `share` and `revert`, which are stored unchanged."""
-
     def __init__(self, store: Store, quota: ProjectQuota) -> None:
         self._store = store
         self._quota = quota
+
+    async def take(
+        self, body: bytes, destination: Destination, snapshots: Snapshots | None, max_part_bytes: int, *, new_ids: bool
+    ) -> ImportedSessions:
+        """`body`: a document's JSON, from a client. `snapshots`: of the destination, None if it has none. Raises InvalidDocument,
+        TooLarge, SessionExists, ProjectFull; nothing is stored then."""
+        document = await asyncio.to_thread(read_document, body, max_part_bytes, new_ids=new_ids)
+        notes = _leave_links(document)
+        for history in document.histories():
+            revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, snapshots)
+            history.info.revert = revert
+            notes += [f"{history.info.id}: {note}"] if note else []
+        sessions = await self.store(document, destination)
+        return ImportedSessions(info=await self._store.session(document.info.id), sessions=sessions, notes=notes)
 
     async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
         """The sessions among these that are stored already, whoever owns them."""
         return frozenset(await self._store.query(session_rows.owners, session_ids))
 
-    async def store(self, document: SessionDocument, destination: Destination, beside: Beside = _nothing) -> list[str]:
+    async def store(self, document: SessionDocument, destination: Destination, beside: Beside | None = None) -> list[str]:
         """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. Stores all or nothing,
-        including what `beside` writes. Raises SessionExists and ProjectFull."""
+        including what `beside` writes. The caller has checked the document, and decided about `parentID`, `share` and `revert`,
+        which are stored unchanged. Raises SessionExists and ProjectFull."""
         await self._quota.require_room(destination.location.project_id)
         if destination.owner:
             self._store.note_owners()
@@ -178,18 +195,13 @@ class Importer:
                 own = tx.of(session.id)
                 own.create(session)
                 own.put_history(messages, parts, history.todo, history.diff)
-            beside(tx.tx)
+            if beside:
+                beside(tx.tx)
 
         await self._store.write(session_ids[0], location.directory, store)
         return session_ids
 
-    async def replace(
-        self,
-        stored: SessionHistory,
-        by: SessionHistory,
-        destination: Destination,
-        beside: Beside = _nothing,
-    ) -> None:
+    async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Beside) -> None:
         """Replaces a session that nobody uses by a later state of it. `stored`: the state to replace. Raises SessionChanged and
         ProjectFull."""
         location = destination.location
@@ -255,35 +267,6 @@ def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str,
         messages.append(rows.message_row(message.info))
         parts.extend(map(rows.part_row, message.parts))
     return messages, parts
-
-
-class ImportedSessions(Wire):
-    """The session as it is stored, and notes about what was left out of the document."""
-
-    info: Session
-    sessions: Annotated[list[SessionID], Field(description="Ids of the session and its descendants, in the document's order")]
-    notes: Annotated[list[str], Field(description="What was not taken over, and why")]
-
-
-class Imports:
-    def __init__(self, store: Store, quota: ProjectQuota, max_part_bytes: int) -> None:
-        self._store = store
-        self._importer = Importer(store, quota)
-        self._max_part_bytes = max_part_bytes
-
-    async def take(
-        self, body: bytes, destination: Destination, snapshots: Snapshots | None, *, new_ids: bool = False
-    ) -> ImportedSessions:
-        """`body`: the document's JSON. `snapshots`: of the destination, None if it has none. Raises InvalidDocument, TooLarge,
-        SessionExists, ProjectFull; nothing is stored then."""
-        document = await asyncio.to_thread(read_document, body, self._max_part_bytes, new_ids=new_ids)
-        notes = _leave_links(document)
-        for history in document.histories():
-            revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, snapshots)
-            history.info.revert = revert
-            notes += [f"{history.info.id}: {note}"] if note else []
-        sessions = await self._importer.store(document, destination)
-        return ImportedSessions(info=await self._store.session(document.info.id), sessions=sessions, notes=notes)
 
 
 def _leave_links(document: SessionDocument) -> list[str]:

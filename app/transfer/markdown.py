@@ -20,7 +20,6 @@ from app.schema.part import (
     SubtaskPart,
     TextPart,
     ToolPart,
-    ToolState,
 )
 from app.schema.session import FileDiff, Session
 from app.tools.changes import compare
@@ -85,20 +84,11 @@ def _call(part: ToolPart) -> Iterator[str]:
     title = f": {_inline(state.title)}" if isinstance(state, Completed) and state.title else ""
     yield f"**Tool {_inline(part.tool)}**{title} ({state.status})"
     yield "Input:\n\n" + fenced(orjson.dumps(state.input, option=orjson.OPT_INDENT_2).decode(), "json")
-    if result := _result(state):
-        yield result
     if isinstance(state, Completed):
+        yield "Output:\n\n" + fenced(state.output)
         yield from map(_file, state.attachments or [])
-
-
-def _result(state: ToolState) -> str | None:
-    match state:
-        case Completed():
-            return "Output:\n\n" + fenced(state.output)
-        case Failed():
-            return "Error:\n\n" + fenced(state.error)
-        case _:
-            return None
+    elif isinstance(state, Failed):
+        yield "Error:\n\n" + fenced(state.error)
 
 
 def _file(part: FilePart) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -124,18 +123,15 @@ class EditorAgent:
         """The editor is gone. A server of its own ends with it: turns there are aborted, and their records finished."""
         for session in self._sessions.values():
             try:
-                await self._leave(session)
+                if not session.is_running:
+                    await self._release_mcp(session)
+                elif self._keeps_turns:
+                    session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
+                else:
+                    await session.cancel()
             except RequestError as error:
                 log.error("%s was not left: %s", session.id, error)
             await session.close()
-
-    async def _leave(self, session: EditorSession) -> None:
-        if not session.is_running:
-            await self._release_mcp(session)
-        elif self._keeps_turns:
-            session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
-        else:
-            await session.cancel()
 
     async def close(self) -> None:
         for feed in self._feeds.values():
@@ -155,9 +151,8 @@ class EditorAgent:
     ) -> NewSessionResponse:
         directory = await self._allowed(cwd)
         info = await self._server.post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
-        session = await self._opened(info, mcp_servers or [])
-        await session.open()
-        session.introduce(self._deliver)
+        session = await self._opened(info, mcp_servers)
+        await session.open(self._deliver)
         return NewSessionResponse(session_id=session.id, **_shown(session))
 
     async def load_session(
@@ -168,10 +163,9 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        session = await self._reopened(cwd, session_id, mcp_servers or [])
+        session = await self._reopened(cwd, session_id, mcp_servers)
         await session.replay()
-        await session.open()
-        session.introduce(self._deliver)
+        await session.open(self._deliver)
         return LoadSessionResponse(**_shown(session))
 
     async def resume_session(
@@ -182,9 +176,8 @@ class EditorAgent:
         mcp_servers: list[EditorMcpServer] | None = None,
         **_: Any,
     ) -> ResumeSessionResponse:
-        session = await self._reopened(cwd, session_id, mcp_servers or [])
-        await session.open()
-        session.introduce(self._deliver)
+        session = await self._reopened(cwd, session_id, mcp_servers)
+        await session.open(self._deliver)
         return ResumeSessionResponse(**_shown(session))
 
     async def fork_session(
@@ -198,9 +191,8 @@ class EditorAgent:
         await self._allowed(cwd)
         info = await self._stored(session_id)
         forked = await self._server.post(f"/session/{session_id}/fork", {}, directory=info["directory"])
-        session = await self._opened(forked, mcp_servers or [])
-        await session.open()
-        session.introduce(self._deliver)
+        session = await self._opened(forked, mcp_servers)
+        await session.open(self._deliver)
         return ForkSessionResponse(session_id=session.id, **_shown(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
@@ -233,12 +225,12 @@ class EditorAgent:
             raise RequestError(NOT_FOUND, f"There is no session {session_id}")
         return dict(await self._server.get(f"/session/{session_id}"))
 
-    async def _reopened(self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer]) -> EditorSession:
+    async def _reopened(self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer] | None) -> EditorSession:
         """A session works where it was created, wherever the editor is."""
         await self._allowed(cwd)
         return await self._opened(await self._stored(session_id), mcp_servers)
 
-    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer]) -> EditorSession:
+    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer] | None) -> EditorSession:
         """Its events wait until the session has been read."""
         directory = info["directory"]
         catalogue = await DirectoryChoices.of(self._server, directory)
@@ -342,8 +334,8 @@ class EditorAgent:
 
     # MCP servers.
 
-    async def _take_mcp(self, session: EditorSession, servers: Iterable[EditorMcpServer], agent: Json) -> None:
-        configs = {mcp_name(server.name, session.id): mcp_config(server) for server in servers}
+    async def _take_mcp(self, session: EditorSession, servers: list[EditorMcpServer] | None, agent: Json) -> None:
+        configs = {mcp_name(server.name, session.id): mcp_config(server) for server in servers or ()}
         if not configs:
             return
         rules = {"permission": mcp_rules(session.id, agent)}

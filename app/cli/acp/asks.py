@@ -18,6 +18,7 @@ from acp.schema import (
 )
 
 from app.cli.acp.tool_view import content_of, started
+from app.cli.support import subject
 
 Json = dict[str, Any]
 
@@ -32,10 +33,6 @@ _REASONS = {
 }
 REJECT = "reject"
 _OWN_ANSWER = "own"
-
-
-def subject(request: Json) -> str:
-    return f"{request['permission']} {', '.join(request['patterns'])}".strip()
 
 
 def reason(request: Json) -> str:

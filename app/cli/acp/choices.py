@@ -2,7 +2,6 @@
 MCP servers that the editor gives to it."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,14 +48,15 @@ class DirectoryChoices:
         leading = {agent["name"]: agent for agent in agents if agent["mode"] != "subagent" and not agent.get("hidden")}
         return cls(
             leading,
-            {f"{provider['id']}/{model['id']}": model for provider in providers["providers"] for model in _offered(provider)},
+            {
+                f"{provider['id']}/{model['id']}": model
+                for provider in providers["providers"]
+                for model in provider["models"].values()
+                if (model["providerID"], model["id"]) != ("scripted", "title")
+            },
             config.get("default_agent") or next(iter(leading)),
             config.get("model") or _preselected(providers, set(config.get("provider") or {})),
         )
-
-
-def _offered(provider: Json) -> Iterator[Json]:
-    return (model for model in provider["models"].values() if (model["providerID"], model["id"]) != ("scripted", "title"))
 
 
 def _preselected(providers: Json, configured: set[str]) -> str:
@@ -164,13 +164,9 @@ def offered_commands(commands: list[Json]) -> list[AvailableCommand]:
 
 
 def _offered_command(command: Json) -> AvailableCommand:
-    name = command["name"]
-    return AvailableCommand(name=name, description=command.get("description") or name, input=_input(command))
-
-
-def _input(command: Json) -> AvailableCommandInput | None:
-    takes_arguments = command.get("hints") or "$ARGUMENTS" in command["template"]
-    return AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
+    name, takes_arguments = command["name"], command.get("hints") or "$ARGUMENTS" in command["template"]
+    arguments = AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
+    return AvailableCommand(name=name, description=command.get("description") or name, input=arguments)
 
 
 # The MCP servers that an editor gives to a session. The server's MCP servers belong to a directory, so each is named with
@@ -201,11 +197,6 @@ def mcp_config(server: EditorMcpServer) -> Json:
 
 def mcp_rules(session_id: str, agent: Json) -> list[Json]:
     """Of the tools of editors' servers the session may use only its own, as far as the agent's rules for all tools allow."""
-    own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": _action_for_all(agent)}
+    for_all = [rule["action"] for rule in agent.get("permission") or [] if rule["permission"] == "*" and rule["pattern"] == "*"]
+    own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": for_all[-1] if for_all else "ask"}
     return [OTHERS_TOOLS, own]
-
-
-def _action_for_all(agent: Json) -> str:
-    """The action of the agent's last rule for every permission."""
-    found = [rule["action"] for rule in agent.get("permission") or [] if rule["permission"] == "*" and rule["pattern"] == "*"]
-    return str(found[-1]) if found else "ask"

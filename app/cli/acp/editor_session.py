@@ -14,12 +14,13 @@ from acp.schema import (
     Cost,
     CurrentModeUpdate,
     PromptResponse,
+    TextContentBlock,
     UsageUpdate,
 )
 
 from app.cli.acp import asks
 from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
-from app.cli.acp.prompt_parts import command_in, parts_of
+from app.cli.acp.prompt_parts import parts_of
 from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 from app.cli.acp.transcript import EditorTranscript, plan
 from app.cli.acp.turns import EditorTurn, context_used
@@ -80,8 +81,9 @@ class EditorSession:
         todos = await self._server.get(f"/session/{self.id}/todo", directory=self.directory)
         await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
 
-    async def open(self) -> None:
-        """Delivers the events since the feed was opened, so that none is missed. From now on the editor lends files."""
+    async def open(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
+        """Delivers the events since the feed was opened, so that none is missed. From now on the editor lends files.
+        `deliver` takes an event to its session."""
         while self._held:
             event = self._held.pop(0)
             await self._tell(event)
@@ -90,26 +92,19 @@ class EditorSession:
             lends = asyncio.Event()
             self._lending = asyncio.create_task(self._lend_files(lends))
             await lends.wait()
-
-    def introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """Called behind the answer that names the session: the editor knows it only then. `deliver` takes an event to its
-        session."""
         self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
         self._telling = asyncio.create_task(self._introduce(self._commands, deliver))
 
     async def _introduce(self, commands: "asyncio.Task[list[Json]]", deliver: Callable[[Json], Awaitable[None]]) -> None:
+        """Comes behind the answer that names the session: the editor knows it only then."""
         try:
             offered = offered_commands(await asyncio.shield(commands))
             await self._send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=offered))
-            await self._ask_what_waits(deliver)
+            for kind in ("permission", "question"):  # what a running turn, or a subagent of it, has asked before
+                for request in await self._server.get(f"/{kind}", directory=self.directory):
+                    await deliver({"type": f"{kind}.asked", "properties": request})
         except RequestError as error:
             log.error("%s cannot be introduced: %s", self.id, error)
-
-    async def _ask_what_waits(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """Asks what a running turn, or a subagent of it, has asked before."""
-        for kind in ("permission", "question"):
-            for request in await self._server.get(f"/{kind}", directory=self.directory):
-                await deliver({"type": f"{kind}.asked", "properties": request})
 
     async def close(self) -> None:
         """Gives up all requests that wait for the editor."""
@@ -177,10 +172,13 @@ class EditorSession:
             await self._server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
 
     async def _command_in(self, blocks: list[ContentBlock]) -> tuple[str, str] | None:
-        if not _begins_with_slash(blocks):
+        """The command that a prompt begins with, and its arguments. Another word behind a slash is text."""
+        first = blocks[0]
+        if not isinstance(first, TextContentBlock) or not first.text.startswith("/"):
             return None
         known = await asyncio.shield(self._commands) if self._commands else []
-        return command_in(blocks, [*(command["name"] for command in known), COMPACT])
+        name, _, arguments = first.text[1:].partition(" ")
+        return (name, arguments.strip()) if name in {COMPACT, *(command["name"] for command in known)} else None
 
     async def cancel(self) -> None:
         for turn in self._turns.values():
@@ -373,10 +371,6 @@ class EditorSession:
         except RequestError as refused:
             if refused.code != NOT_FOUND:  # another client has answered
                 log.error("The answer to %s was not taken: %s", request["id"], refused)
-
-
-def _begins_with_slash(blocks: list[ContentBlock]) -> bool:
-    return bool(blocks) and getattr(blocks[0], "text", "").startswith("/")
 
 
 def session_of(event: Json) -> str | None:

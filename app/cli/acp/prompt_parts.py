@@ -45,7 +45,7 @@ def _embedded(block: EmbeddedResourceContentBlock) -> Json:
     name = path_of(resource.uri) or resource.uri
     if isinstance(resource, BlobResourceContents):
         return _data_part(resource.mime_type or "application/octet-stream", resource.blob, name)
-    return _text_part(resource.text, name)
+    return _data_part("text/plain", base64.b64encode(resource.text.encode()).decode(), name)
 
 
 def _linked(block: ResourceContentBlock) -> Json:
@@ -55,15 +55,10 @@ def _linked(block: ResourceContentBlock) -> Json:
         return {"type": "text", "text": f"[{block.name}]({block.uri})"}
     mime = block.mime_type or "text/plain"
     is_read_as_it_is = mime.startswith("image/") or mime == "application/pdf"
-    url = Path(path).as_uri() + _lines_query(urlsplit(block.uri).fragment)
+    lines = _LINES.fullmatch(urlsplit(block.uri).fragment)
+    query = f"?start={lines[1]}&end={lines[2] or lines[1]}" if lines else ""
+    url = Path(path).as_uri() + query
     return {"type": "file", "url": url, "filename": block.name, "mime": mime if is_read_as_it_is else "text/plain"}
-
-
-def _lines_query(fragment: str) -> str:
-    found = _LINES.fullmatch(fragment)
-    if found is None:
-        return ""
-    return f"?start={found[1]}&end={found[2] or found[1]}"
 
 
 def path_of(uri: str) -> str | None:
@@ -76,10 +71,6 @@ def path_of(uri: str) -> str | None:
 
 def _name(uri: str | None) -> str | None:
     return PurePath(unquote(urlsplit(uri).path)).name if uri else None
-
-
-def _text_part(text: str, name: str) -> Json:
-    return _data_part("text/plain", base64.b64encode(text.encode()).decode(), name)
 
 
 def _data_part(mime: str, data: str, name: str) -> Json:
@@ -103,12 +94,3 @@ def block_of(part: Json) -> ContentBlock | None:
     name = part.get("filename") or part["mime"]
     is_inline = part["url"].startswith("data:")
     return resource_link_block(name, f"attachment:{name}" if is_inline else part["url"], mime_type=part["mime"])
-
-
-def command_in(blocks: Iterable[ContentBlock], names: Iterable[str]) -> tuple[str, str] | None:
-    """The command that a prompt begins with, and its arguments. Another word behind a slash is text."""
-    first = next(iter(blocks), None)
-    if not isinstance(first, TextContentBlock) or not first.text.startswith("/"):
-        return None
-    name, _, arguments = first.text[1:].partition(" ")
-    return (name, arguments.strip()) if name in names else None

@@ -44,7 +44,8 @@ class ServerCalls:
         except Exception as error:
             if ready.done():
                 raise
-            ready.set_exception(_unusable(error))
+            said = "its standard error says why" if isinstance(error, typer.Exit) else str(error)
+            ready.set_exception(RequestError(INTERNAL, f"The server of opensession acp could not start: {said}"))
             ready.exception()  # the editor may send no request
 
     async def api(self) -> ApiClient:
@@ -92,8 +93,3 @@ def refusal(refused: ApiRefused) -> RequestError:
     known = {401: LOGIN_NEEDED, 404: NOT_FOUND}
     code = known.get(refused.status) or (INVALID if 400 <= refused.status < 500 else INTERNAL)
     return RequestError(code, str(refused))
-
-
-def _unusable(error: Exception) -> RequestError:
-    said = "its standard error says why" if isinstance(error, typer.Exit) else str(error)
-    return RequestError(INTERNAL, f"The server of opensession acp could not start: {said}")

@@ -80,11 +80,8 @@ def title_of(part: Json, directory: str) -> str:
     given = part["state"].get("input") or {}
     subject = next((str(given[name]) for name in _SUBJECTS if given.get(name)), part["state"].get("title") or "")
     short = subject.removeprefix(f"{directory}/")
-    return _one_line(short if part["tool"] == "bash" and short else f"{part['tool']} {short}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+    shown = short if part["tool"] == "bash" and short else f"{part['tool']} {short}"
+    return " ".join(shown.split())[:200]
 
 
 def _raw_output(state: Json) -> Json | None:
@@ -112,7 +109,8 @@ def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
     diffs = list(_diffs(part["tool"], state, directory))
     yield from diffs
     if part["tool"] == "bash":
-        yield from _terminal(state)
+        if printed := (state.get("metadata") or {}).get("output") or state.get("output"):
+            yield tool_content(text_block(fenced(printed)))
     elif state["status"] == "completed" and not diffs and part["tool"] not in _SHOWN_ELSEWHERE:
         yield tool_content(text_block(state["output"]))
     for file in state.get("attachments") or []:
@@ -134,12 +132,6 @@ def _diffs(tool: str, state: Json, directory: str) -> Iterator[FileEditToolCallC
         yield tool_diff_content(whole, given["content"])
     if tool == "edit" and isinstance(given.get("newString"), str):
         yield tool_diff_content(whole, given["newString"], given.get("oldString") or None)
-
-
-def _terminal(state: Json) -> Iterator[ContentToolCallContent]:
-    shown = (state.get("metadata") or {}).get("output") or state.get("output")
-    if shown:
-        yield tool_content(text_block(fenced(shown)))
 
 
 def fenced(text: str) -> str:

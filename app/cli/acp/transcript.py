@@ -78,7 +78,7 @@ class EditorTranscript:
         properties = event["properties"]
         match event["type"]:
             case "message.updated":
-                return list(self._on_message(properties["info"]))
+                self._note_author(properties["info"])
             case "message.part.updated":
                 return list(self._on_part(properties["part"]))
             case "message.part.delta":
@@ -93,29 +93,25 @@ class EditorTranscript:
         part = event["properties"].get("part") or {}
         if event["type"] != "message.part.updated" or part["type"] != "tool":
             return []
-        known = part["id"] in self._begun
-        return list(self._on_tool(part)) if known else self._note(part)
-
-    def _note(self, part: Json) -> list[SessionUpdate]:
+        if part["id"] in self._begun:
+            return list(self._on_tool(part))
         self._calls[part["messageID"], part["callID"]] = part
         return []
 
     def replay(self, messages: Iterable[Json]) -> list[SessionUpdate]:
         """The updates for stored messages, without what was shown already."""
-        return list(self._replayed(messages))
-
-    def _replayed(self, messages: Iterable[Json]) -> Iterator[SessionUpdate]:
+        updates: list[SessionUpdate] = []
         for message in messages:
-            yield from self._on_message(message["info"])
+            self._note_author(message["info"])
             for part in message["parts"]:
-                yield from self._on_part(part)
+                updates += self._on_part(part)
                 if part["type"] in _TEXTS and part["id"] not in self._finished:
                     self._behind.add(part["id"])
+        return updates
 
-    def _on_message(self, info: Json) -> Iterator[SessionUpdate]:
+    def _note_author(self, info: Json) -> None:
         if info["role"] == "user":
             self._users.add(info["id"])
-        yield from ()
 
     def _on_session(self, info: Json) -> Iterator[SessionUpdate]:
         if info["title"] != self._title:
@@ -129,16 +125,13 @@ class EditorTranscript:
         if part["id"] in self._finished:
             return
         if part["messageID"] in self._users:
-            yield from self._on_prompt(part)
+            self._finished.add(part["id"])
+            if part["messageID"] not in self._own and (block := block_of(part)):
+                yield UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
         elif part["type"] in _TEXTS:
             yield from self._on_text(part)
         elif part["type"] == "tool":
             yield from self._on_tool(part)
-
-    def _on_prompt(self, part: Json) -> Iterator[SessionUpdate]:
-        self._finished.add(part["id"])
-        if part["messageID"] not in self._own and (block := block_of(part)):
-            yield UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
 
     def _on_delta(self, gained: Json) -> Iterator[SessionUpdate]:
         part_id, is_text = gained["partID"], gained["partType"] in _TEXTS and gained["field"] == "text"
@@ -169,7 +162,7 @@ class EditorTranscript:
             self._finished.add(part["id"])
             self._calls.pop((part["messageID"], part["callID"]), None)
         else:
-            self._note(part)
+            self._calls[part["messageID"], part["callID"]] = part
         if part["id"] in self._begun:
             yield progressed(part, self._directory)
         else:

@@ -32,18 +32,16 @@ class EditorTurn:
     def note(self, event: Json) -> None:
         properties = event["properties"]
         if event["type"] == "message.updated":
-            self._note_message(properties["info"])
+            info = properties["info"]
+            self.is_stored = self.is_stored or info["id"] == self.message_id
+            if self.is_stored and info["role"] == "assistant":
+                self.finish, self.error = info.get("finish"), info.get("error")
         if not self.is_stored:
             return
         if event["type"] == "message.part.updated" and properties["part"]["type"] == "step-finish":
             self.spent.append(properties["part"]["tokens"])
         if event["type"] == "session.idle":
             self.end()
-
-    def _note_message(self, info: Json) -> None:
-        self.is_stored = self.is_stored or info["id"] == self.message_id
-        if self.is_stored and info["role"] == "assistant":
-            self.finish, self.error = info.get("finish"), info.get("error")
 
     def end(self, failure: Exception | None = None) -> None:
         if self.over.done():

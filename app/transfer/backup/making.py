@@ -42,8 +42,14 @@ COMPRESSION = 3
 async def back_up(data_dir: Path, database: Database, target: Path, progress: BackupProgress) -> Manifest:
     """Raises BackupError, OSError, StorageError, SnapshotFailed; then there is no file at `target`."""
     _require_free(target, data_dir)
+    manifest = Manifest(version=__version__, created=clock.now_ms(), database="sqlite", revision="")
     with _scratch(target) as scratch:
-        manifest = await _write(data_dir, database, scratch, progress)
+        (scratch / "backup").touch(0o600)
+        with tarfile.open(scratch / "backup", "w:gz", compresslevel=COMPRESSION) as tar:
+            archive = BackupArchive(tar, manifest, data_dir, progress)
+            await _add_database(database, scratch / DATABASE, archive)
+            await _add_files(data_dir, database, archive)
+            archive.finish()
         os.sync()
         (scratch / "backup").rename(target)
     return manifest
@@ -70,17 +76,6 @@ def _scratch(target: Path) -> Iterator[Path]:
             yield path
         finally:
             shutil.rmtree(path)
-
-
-async def _write(data_dir: Path, database: Database, scratch: Path, progress: BackupProgress) -> Manifest:
-    manifest = Manifest(version=__version__, created=clock.now_ms(), database="sqlite", revision="")
-    (scratch / "backup").touch(0o600)
-    with tarfile.open(scratch / "backup", "w:gz", compresslevel=COMPRESSION) as tar:
-        archive = BackupArchive(tar, manifest, data_dir, progress)
-        await _add_database(database, scratch / DATABASE, archive)
-        await _add_files(data_dir, database, archive)
-        archive.finish()
-    return manifest
 
 
 class BackupArchive:

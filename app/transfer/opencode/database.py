@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from app.providers.answers import parse_json
 from app.transfer.opencode.files import JsonFiles, JsonStorage, ProjectStorage
-from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceReader, SourceSession, parse_json
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceReader, SourceSession
 
 _COPIES = 50
 _PAUSE_SECONDS = 0.1
@@ -110,7 +111,8 @@ class DatabaseStorage:
             if isinstance(part, dict) and row["message_id"] in messages:
                 messages[row["message_id"]].parts.append((self._where(f"part/{row['id']}"), {**part, "id": row["id"]}))
         session.messages = list(messages.values())
-        session.todos = self._todos(session_id)
+        query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
+        session.todos = [dict(row) for row in self._rows(f"session/{session_id}", query, session_id)]
         session.diffs = self._files.list_of(self._storage / "session_diff" / f"{session_id}.json")
 
     def _messages(self, session_id: str) -> Iterator[SourceMessage]:
@@ -119,10 +121,6 @@ class DatabaseStorage:
             info = self._json(f"message/{row['id']}", "data", row["data"])
             if isinstance(info, dict):
                 yield SourceMessage(self._where(f"message/{row['id']}"), {**info, "id": row["id"]})
-
-    def _todos(self, session_id: str) -> list[Any]:
-        rows = self._rows(f"session/{session_id}", "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session_id)
-        return [{name: row[name] for name in ("content", "status", "priority")} for row in rows]
 
     def orphans(self) -> list[Problem]:
         queries = {
@@ -175,7 +173,10 @@ def copy_database(path: Path, scratch: Path) -> Path:
     for _ in range(_COPIES):
         before = _state(path)
         shutil.copyfile(path, target)
-        _copy_wal(path, target)
+        try:
+            shutil.copyfile(_wal(path), _wal(target))
+        except FileNotFoundError:
+            _wal(target).unlink(missing_ok=True)
         if _state(path) == before:
             return target
         time.sleep(_PAUSE_SECONDS)
@@ -184,13 +185,6 @@ def copy_database(path: Path, scratch: Path) -> Path:
 
 def _wal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
-
-
-def _copy_wal(path: Path, target: Path) -> None:
-    try:
-        shutil.copyfile(_wal(path), _wal(target))
-    except FileNotFoundError:
-        _wal(target).unlink(missing_ok=True)
 
 
 def _state(path: Path) -> tuple[int, int, bytes]:

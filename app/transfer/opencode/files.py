@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered, parse_json
+from app.providers.answers import parse_json
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered
 
 
 class JsonFiles:
@@ -82,15 +83,11 @@ class JsonStorage(JsonFiles):
         session_id = session.info["id"]
         session.messages = self.messages(self._root / "message" / session_id, lambda message: self._root / "part" / message)
         session.todos = self.list_of(self._root / "todo" / f"{session_id}.json")
-        session.diffs = self._diffs(session)
+        summary = session.info.get("summary")
+        inline = summary.get("diffs") if isinstance(summary, dict) else None  # as before OpenCode's second migration
+        session.diffs = inline or self.list_of(self._root / "session_diff" / f"{session_id}.json")
         if "share" not in session.info and (share := self._share(session_id)):
             session.info["share"] = share
-
-    def _diffs(self, session: SourceSession) -> list[Any]:
-        """Before OpenCode's second migration the session had them."""
-        summary = session.info.get("summary")
-        inline = summary.get("diffs") if isinstance(summary, dict) else None
-        return inline or self.list_of(self._root / "session_diff" / f"{session.info['id']}.json")
 
     def _share(self, session_id: str) -> JsonObject | None:
         for directory in ("session_share", "share"):

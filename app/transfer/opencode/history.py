@@ -149,12 +149,15 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
     problems: list[Problem] = []
     _drop_unusable(source, problems)
     complete(source)
-    as_stored(_as_document(source))
+    listed = [{"info": message.info, "parts": [part for _, part in message.parts]} for message in source.messages]
+    as_stored({"info": source.info, "messages": listed, "todo": source.todos, "diff": source.diffs})
     session = _valid(_SESSION, source.info, source.where, problems)
     if session is None:
         return None, problems
     messages = [read for message in source.messages if (read := _message(message, problems)) is not None]
-    _drop_lost_revert(session, messages, source.where, problems)
+    if session.revert and session.revert.message_id not in {message.info.id for message in messages}:
+        problems.append(Problem(source.where, f"revert: there is no message {session.revert.message_id}"))
+        session.revert = None
     todos = _valid_items(_TODO, source.todos, f"{source.where} (todos)", problems)
     diffs = _valid_items(_DIFF, source.diffs, f"{source.where} (diffs)", problems)
     return SessionHistory.model_construct(info=session, messages=messages, todo=todos, diff=diffs), problems
@@ -171,11 +174,6 @@ def _drop_unusable(source: SourceSession, problems: list[Problem]) -> None:
     source.messages = usable
 
 
-def _as_document(source: SourceSession) -> JsonObject:
-    messages = [{"info": message.info, "parts": [part for _, part in message.parts]} for message in source.messages]
-    return {"info": source.info, "messages": messages, "todo": source.todos, "diff": source.diffs}
-
-
 def _message(message: SourceMessage, problems: list[Problem]) -> MessageWithParts | None:
     info = _valid(MESSAGE, message.info, message.where, problems)
     if info is None:
@@ -185,12 +183,6 @@ def _message(message: SourceMessage, problems: list[Problem]) -> MessageWithPart
         valid = _valid(PART, part, where, problems)
         parts += [valid] if valid is not None else []
     return MessageWithParts.model_construct(info=info, parts=parts)
-
-
-def _drop_lost_revert(session: Session, messages: Sequence[MessageWithParts], where: str, problems: list[Problem]) -> None:
-    if session.revert and session.revert.message_id not in {message.info.id for message in messages}:
-        problems.append(Problem(where, f"revert: there is no message {session.revert.message_id}"))
-        session.revert = None
 
 
 def _valid_items(adapter: TypeAdapter[T], values: Sequence[Any], where: str, problems: list[Problem]) -> list[T]:

@@ -1,24 +1,10 @@
 """The results of the readers of all layouts: values as the source has them, not validated; and the report of an import."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
-
-import orjson
-
-
-def parse_json(text: bytes | str) -> Any:
-    """Half of a surrogate pair, which JavaScript's strings may contain, becomes a replacement character. Raises ValueError."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        value = json.loads(text)
-    paired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return orjson.loads(paired)
-
 
 JsonObject = dict[str, Any]
 
@@ -49,14 +35,6 @@ class SourceSession:
     messages: list[SourceMessage] = field(default_factory=list)
     todos: list[Any] = field(default_factory=list)
     diffs: list[Any] = field(default_factory=list)
-
-    def forget_history(self) -> None:
-        """Frees the memory of the history that a reader added."""
-        self.messages, self.todos, self.diffs = [], [], []
-
-    @property
-    def created(self) -> float:
-        return created(self.info)
 
 
 class SourceReader(Protocol):

@@ -6,7 +6,7 @@ later one finds what is new.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from app.sessions.store import Store
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importing import Destination, Importer, SessionChanged
 from app.transfer.opencode.history import history_of
-from app.transfer.opencode.records import ImportOutcome, ImportReport, JsonObject, Problem, SourceReader, SourceSession
+from app.transfer.opencode.records import ImportOutcome, ImportReport, JsonObject, Problem, SourceReader, SourceSession, created
 
 _PLACED_HERE = {"project_id", "owner", "share", "path", "cost", "tokens"}
 """Fields that differ between the source and here even if nobody changed the session."""
@@ -54,11 +54,6 @@ def fingerprint(history: SessionHistory) -> str:
     for value in (*history.messages, *history.todo, *history.diff):
         digest.update(b"\n" + value.wire_json())
     return digest.hexdigest()
-
-
-def in_order(sessions: Iterable[SourceSession]) -> list[SourceSession]:
-    """Oldest first, because lists show first what was stored last."""
-    return sorted(sessions, key=lambda session: session.created)
 
 
 def is_in(directory: Path, session: SourceSession) -> bool:
@@ -163,7 +158,8 @@ class OpenCodeImport:
         return self._report
 
     async def _take_all(self, reader: SourceReader, directory: Path | None, progress: ImportProgress) -> None:
-        sessions = in_order(await asyncio.to_thread(reader.sessions))
+        # The oldest first, because lists show first what was stored last.
+        sessions = sorted(await asyncio.to_thread(reader.sessions), key=lambda session: created(session.info))
         wanted = [session for session in sessions if directory is None or is_in(directory, session)]
         for done, session in enumerate(wanted):
             progress(done, len(wanted))
@@ -252,4 +248,4 @@ def _read(reader: SourceReader, session: SourceSession) -> tuple[SessionHistory 
     try:
         return history_of(session)
     finally:
-        session.forget_history()
+        session.messages, session.todos, session.diffs = [], [], []  # frees their memory

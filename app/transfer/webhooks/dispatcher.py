@@ -87,12 +87,9 @@ class WebhookDispatcher:
             except Exception as error:  # noqa: BLE001  the next look may succeed
                 there_are = True
                 failures.failed(error)
-            await self._until_next_look(self._look_seconds if there_are or self._is_shared else None)
-
-    async def _until_next_look(self, seconds: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._look_now.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_seconds if there_are or self._is_shared else None):
+                    await self._look_now.wait()
 
     async def _look(self) -> bool:
         """Returns whether there are webhooks."""
@@ -104,7 +101,8 @@ class WebhookDispatcher:
         await self._stop_outdated(wanted)
         for row in wanted.values():
             if row.server == self._server and row.id not in self._workers:
-                self._start(row)
+                worker = self._make_worker(row)
+                self._workers[row.id] = worker, asyncio.create_task(worker.run(), name=f"webhook {row.id}")
         if head != self._head:
             self._head = head
             self._wake()
@@ -123,10 +121,6 @@ class WebhookDispatcher:
                 await self._stop(webhook_id)
                 wanted.pop(webhook_id, None)
                 self._look_now.set()
-
-    def _start(self, row: Any) -> None:
-        worker = self._make_worker(row)
-        self._workers[row.id] = worker, asyncio.create_task(worker.run(), name=f"webhook {row.id}")
 
     async def _stop(self, webhook_id: str) -> None:
         worker, task = self._workers.pop(webhook_id)

@@ -93,16 +93,10 @@ def message(
     return WebhookMessage(id_, kind, body)
 
 
-def _subject(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The session, message or part that the event is about, if there is one."""
-    for name in ("info", "part"):
-        if isinstance(found := properties.get(name), dict):
-            return found
-    return properties
-
-
 def _ids(properties: Mapping[str, Any]) -> dict[str, Any]:
-    subject = _subject(properties)
+    """Those of the session, message or part that the event is about, if there is one."""
+    found = (properties.get(name) for name in ("info", "part"))
+    subject = next((each for each in found if isinstance(each, dict)), properties)
     return {name: subject[name] for name in _IDS if name in subject}
 
 
@@ -125,10 +119,6 @@ class SendResult:
     milliseconds: int
     status: int | None = None
     error: str | None = None
-
-    @property
-    def is_gone(self) -> bool:
-        return self.status == GONE
 
 
 class WebhookSender:
@@ -162,8 +152,12 @@ class WebhookSender:
         if self._client is None:
             self._client = self._requests.client(_CONNECT_SECONDS)
         response = await self._requests.send(self._client, "POST", url, headers, body)
+        size = 0
         try:
-            await _read_some(response)
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > _READ_BYTES:
+                    break
         finally:
             await response.aclose()
         return response.status_code
@@ -184,14 +178,6 @@ def _headers(secret: str, message: WebhookMessage, at: int) -> dict[str, str]:
         "webhook-timestamp": str(at // 1000),
         "webhook-signature": Webhook(secret).sign(message.id, sent, message.body.decode()),
     }
-
-
-async def _read_some(response: "httpx2.Response") -> None:
-    size = 0
-    async for chunk in response.aiter_raw():
-        size += len(chunk)
-        if size > _READ_BYTES:
-            return
 
 
 def _problem(status: int) -> str | None:

@@ -3,7 +3,6 @@
 import asyncio
 import secrets as random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,7 +12,7 @@ from app.record.repositories import journal_rows, webhook_rows
 from app.schema.errors import BadRequest, Conflict, NotFound, TooMany
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookFailure, WebhookInput, WebhookPatch, WebhookTime
 from app.tools.web import AddressDenied, PinnedRequests
-from app.transfer.webhooks.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.transfer.webhooks.message import WebhookSender, is_secret, message, message_id, new_secret, problem
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
 from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
@@ -32,14 +31,6 @@ class TooManyWebhooks(TooMany):
         super().__init__(f"You have {most} webhooks already (OPENSESSION_MAX_WEBHOOKS). Remove one first.")
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookScope:
-    """What a webhook is limited to, checked to be its owner's."""
-
-    directory: str | None
-    session_id: str | None
-
-
 class Webhooks:
     def __init__(
         self,
@@ -48,19 +39,18 @@ class Webhooks:
         owners: WebhookOwners,
         requests: PinnedRequests,
         max_webhooks: int,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called when a webhook was added, changed or removed."""
         self._database = database
         self._secret = secret
         self.owners = owners
         self._requests = requests
         self._max_webhooks = max_webhooks
         self._tested: set[str] = set()
-        self.changed = changed
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a webhook was added, changed or removed."""
 
-    async def create(self, principal: Principal, given: WebhookInput, scope: WebhookScope) -> NewWebhook:
-        """Raises BadRequest, TooManyWebhooks."""
+    async def create(self, principal: Principal, given: WebhookInput, directory: str | None) -> NewWebhook:
+        """`directory`, and the session in `given`, are checked to be the principal's. Raises BadRequest, TooManyWebhooks."""
         _check_patterns(given.events)
         await self._check_url(given.url)
         secret = _checked_secret(given.secret) if given.secret is not None else new_secret()
@@ -70,8 +60,8 @@ class Webhooks:
             "role": await self._role_of(principal.name),
             "url": given.url,
             "events": orjson.dumps(given.events).decode(),
-            "directory": scope.directory,
-            "session_id": scope.session_id,
+            "directory": directory,
+            "session_id": given.session_id,
             "secret": self._encrypted(secret),
             "id_key": random.token_hex(16),
             "created": clock.now_ms(),
@@ -113,11 +103,18 @@ class Webhooks:
         row = await self._find(principal, webhook_id)
         if webhook_id in self._tested:
             raise Conflict("A test of this webhook is under way: wait for its answer.")
+        secret = self._decrypted(row)
+        if secret is None:
+            raise Conflict("The secret of this webhook cannot be decrypted: give it another one.")
+        name = message_id(row.id_key, f"test {random.token_hex(8)}")
+        content = message(name, TEST, clock.now_ms(), row.directory, {"webhookID": row.id})
+        sender = WebhookSender(self._requests)
         self._tested.add(webhook_id)
         try:
-            entry = await self._send_test(row)
+            entry = delivery_row(content, await sender.send(row.url, secret, content), attempt=1)
         finally:
             self._tested.discard(webhook_id)
+            await sender.close()
         await self._database.write(lambda connection: _log(connection, webhook_id, entry))
         return _delivery(entry)
 
@@ -126,18 +123,6 @@ class Webhooks:
 
     def worker(self, row: Any, services: WorkerServices) -> WebhookWorker:
         return WebhookWorker(row, self._decrypted(row), WebhookSender(self._requests), services)
-
-    async def _send_test(self, row: Any) -> Mapping[str, Any]:
-        secret = self._decrypted(row)
-        if secret is None:
-            raise Conflict("The secret of this webhook cannot be decrypted: give it another one.")
-        name = message_id(row.id_key, f"test {random.token_hex(8)}")
-        content: WebhookMessage = message(name, TEST, clock.now_ms(), row.directory, {"webhookID": row.id})
-        sender = WebhookSender(self._requests)
-        try:
-            return delivery_row(content, await sender.send(row.url, secret, content), attempt=1)
-        finally:
-            await sender.close()
 
     async def _find(self, principal: Principal, webhook_id: str) -> Any:
         row = await self._database.read(lambda connection: webhook_rows.find(connection, webhook_id))

@@ -20,7 +20,7 @@ from app.record.engine import Connection, Database
 from app.record.repositories import journal_rows, webhook_rows
 from app.record.writer import Tx, Writer
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
-from app.transfer.webhooks.message import SendResult, WebhookMessage, WebhookSender, matches, message, message_id
+from app.transfer.webhooks.message import GONE, SendResult, WebhookMessage, WebhookSender, matches, message, message_id
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import OPERATOR, Principal, Role
 from app.users.tokens import ServerSecret
@@ -144,10 +144,7 @@ class WebhookWorker:
         self._storing = asyncio.Lock()
         self._woken = asyncio.Event()
         self._is_over = False
-
-    @property
-    def revision(self) -> int:
-        return int(self._webhook.revision)
+        self.revision: int = webhook.revision
 
     def wake(self) -> None:
         """To be called when there may be new events."""
@@ -238,7 +235,8 @@ class WebhookWorker:
     async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
         """Returns when the message is accepted, or the owner may not see its `event` any more. Raises WebhookEnds."""
         while True:
-            await self._wait_for_retry()
+            if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
+                await self._services.sleep(wait / 1000)
             principal = await self._principal()
             if event is not None and not self._services.owners.may_hear(principal, event):
                 return
@@ -246,7 +244,7 @@ class WebhookWorker:
                 raise WebhookEnds("Its secret is encrypted with a key that the server does not have: give it another one.")
             result = await self._sender.send(self._webhook.url, self._secret, content)
             self._unlogged.append(delivery_row(content, result, self._at.attempts + 1))
-            if result.is_gone:
+            if result.status == GONE:
                 raise WebhookEnds("The receiver answered 410 Gone.", removes=True)
             if result.error is None:
                 self._at = DeliveryProgress(self._at.cursor)
@@ -258,10 +256,6 @@ class WebhookWorker:
 
     async def _principal(self) -> Any:
         return await self._services.owners.require(self._webhook)
-
-    async def _wait_for_retry(self) -> None:
-        if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
-            await self._services.sleep(wait / 1000)
 
     async def _note_failure(self, result: SendResult) -> None:
         at = self._at

@@ -57,7 +57,7 @@ def test_the_provider_s_advice_is_followed(headers: dict[str, str], wait: int) -
         (overloaded(), 1, MAX_ELAPSED_MS - 1_999, None),
         (overloaded({"retry-after": "100000"}), 1, 0, None),
         (ApiFailure("Overloaded", retryable=True), 1, 0, RetryAfter(2_000, "Provider is overloaded")),
-        (MissingKey("acme", "no key"), 1, 0, None),
+        (MissingKey("acme"), 1, 0, None),
         (ProviderFailure("broken"), 1, 0, None),
     ],
 )
