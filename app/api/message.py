@@ -32,7 +32,8 @@ from app.schema.part import EditorFile, EditorFileText, Part
 from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
 from app.server import Server
 from app.sessions.rows import PromptedSession
-from app.sessions.service import check_part_is_at, check_part_size
+from app.sessions.service import check_part_is_at
+from app.sessions.usage import check_part_size
 from app.turn.intake.prompt_queue import Waiting
 from app.turn.intake.prompts import AcceptedPrompt
 from app.workspace.instance import Instance

@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, Literal, TypeVar
-from weakref import WeakValueDictionary
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from app.util.tasks import LoopHeartbeat
+from app.util.tasks import LoopHeartbeat, ProcessLocks
 
 T = TypeVar("T")
 
@@ -190,26 +189,12 @@ _END_STANDSTILL = f"""
 messages that are sent together, or for its answer to be read: such a one counts as active."""
 
 
-# Locks by name, held while a value is read, changed and written back: in this process, or among the servers of a database.
+# Locks by name, held while a value is read, changed and written back, among the servers of a database.
 
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
 """The database closes a connection that is idle for longer than IDLE_MS."""
 _UNLOCK = "pg_advisory_unlock(:key)"
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
-
-
-class ProcessLocks:
-    is_shared = False
-    """Whether the locks exclude other servers, not only other tasks of this one."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def lock(self, name: str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
-
-    def close(self) -> None:
-        pass
 
 
 class DatabaseLocks:

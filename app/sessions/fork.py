@@ -14,6 +14,7 @@ from app.schema.session import Session, SessionTime
 from app.sessions.live import LiveSessions
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
+from app.sessions.summary import default_title
 from app.sessions.usage import ProjectQuota
 from app.util import clock, ids
 
@@ -39,17 +40,7 @@ def make_slug() -> str:
     return f"{random.choice(_ADJECTIVES)}-{random.choice(_NOUNS)}"
 
 
-_NEW, _CHILD = "New session - ", "Child session - "
-_DEFAULT = re.compile(rf"({_NEW}|{_CHILD})\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z")
 _FORK = re.compile(r"(?P<title>.*) \(fork #(?P<number>\d+)\)", re.DOTALL)
-
-
-def default_title(*, child: bool) -> str:
-    return (_CHILD if child else _NEW) + clock.iso_utc(clock.now_ms())
-
-
-def is_default_title(title: str) -> bool:
-    return _DEFAULT.fullmatch(title) is not None
 
 
 def title_of_fork(title: str) -> str:

@@ -13,8 +13,7 @@ from app.record.engine import Connection
 from app.record.repositories import directory_rows, message_rows, session_rows
 from app.record.repositories.session_rows import SessionFilter
 from app.record.tables import parsed
-from app.schema.base import Wire
-from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound, TooLarge
+from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound
 from app.schema.event import (
     AnnouncedEvent,
     EventSessionNextAgentSwitched,
@@ -303,12 +302,6 @@ def _restrict_descendants(descendants: Iterable[Session], top: Session) -> list[
         if session.permission != before:
             changed.append(session)
     return changed
-
-
-def check_part_size(part: Wire, most: int) -> None:
-    """Raises TooLarge."""
-    if len(part.wire_json()) > most:
-        raise TooLarge(f"A part of a message may have at most {most} bytes (OPENSESSION_MAX_PART_BYTES).")
 
 
 def check_part_is_at(part: Part, session_id: str, message_id: str, part_id: str) -> None:

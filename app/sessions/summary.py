@@ -1,8 +1,10 @@
-"""Diffs of a session and of a prompt, made of the snapshots of their steps; and the background tasks that make them."""
+"""What sums up a session: its title, and the diffs of it and its prompts, made of the snapshots of their steps. And the tasks that
+make them in the background."""
 
 import asyncio
 import hashlib
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +21,26 @@ from app.record.tables import parsed
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
-from app.sessions.fork import is_default_title
 from app.sessions.rows import json_array, message_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.usage import StepUsage
 from app.util import clock
 from app.util.tasks import TaskSet
+
+# The titles of sessions that nobody has named.
+
+_NEW, _CHILD = "New session - ", "Child session - "
+_DEFAULT = re.compile(rf"({_NEW}|{_CHILD})\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z")
+
+
+def default_title(*, child: bool) -> str:
+    return (_CHILD if child else _NEW) + clock.iso_utc(clock.now_ms())
+
+
+def is_default_title(title: str) -> bool:
+    return _DEFAULT.fullmatch(title) is not None
+
 
 # Background tasks that may outlive their turn: of sessions titles and diffs, of directories new worktrees.
 

@@ -1,4 +1,4 @@
-"""Usage: what is counted of a step, the sums of a session, the ledger, and the limit on a project's space."""
+"""Usage: what is counted of a step, the sums of a session, the ledger, and the limits on a part's and a project's space."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from app.record.maintenance import database_bytes
 from app.record.repositories import account_rows, directory_rows
 from app.record.repositories.account_rows import DAY_MS, UsageFilter
 from app.schema.base import Wire
-from app.schema.errors import ServiceError
+from app.schema.errors import ServiceError, TooLarge
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import CacheTokens, ModelRef, Part, StepFinishPart, Tokens
 from app.schema.session import GroupUsage, Session, UsageGroup, UsageReport, UsageTotal
@@ -180,7 +180,14 @@ def _sums(rows: Sequence[Any]) -> dict[str, Any]:
     return {"tokens": tokens, "cost": cost, "turns": total("turns"), "tool_calls": total("tool_calls")}
 
 
-# The limit on the database space of a project's sessions.
+# The limits on the space of a part, and on the database space of a project's sessions.
+
+
+def check_part_size(part: Wire, most: int) -> None:
+    """Raises TooLarge."""
+    if len(part.wire_json()) > most:
+        raise TooLarge(f"A part of a message may have at most {most} bytes (OPENSESSION_MAX_PART_BYTES).")
+
 
 _RECHECK_SECONDS = 10.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""

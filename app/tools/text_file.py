@@ -20,10 +20,11 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from app.record.postgres import Locks, ProcessLocks
+from app.record.postgres import Locks
 from app.tools.base import ToolError
 from app.util import clock
 from app.util.project_files import HeldDirectory
+from app.util.tasks import ProcessLocks
 
 Root = HeldDirectory | Path
 ROOT = Path("/")

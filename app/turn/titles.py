@@ -19,9 +19,8 @@ from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import CompactionPart, ModelRef, SubtaskPart, TextPart
 from app.schema.session import Session
-from app.sessions.fork import is_default_title
 from app.sessions.store import Store
-from app.sessions.summary import SessionTasks, Summaries
+from app.sessions.summary import SessionTasks, Summaries, is_default_title
 from app.sessions.usage import StepUsage
 from app.turn import hooks
 from app.turn.context.history import to_model_messages

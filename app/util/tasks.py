@@ -1,5 +1,5 @@
-"""Background tasks, and work that is repeated. The event loop keeps only weak references to tasks, so something must hold
-them."""
+"""Background tasks, work that is repeated, and locks by name. The event loop keeps only weak references to tasks, so something
+must hold them."""
 
 import asyncio
 import logging
@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 
 class FailureLog:
@@ -128,3 +129,19 @@ class LoopHeartbeat:
     def _see(self) -> None:
         self._seen = time.monotonic()
         self._on_loop()
+
+
+class ProcessLocks:
+    """Locks by name, held while a value is read, changed and written back."""
+
+    is_shared = False
+    """Whether the locks exclude other servers, not only other tasks of this one."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def close(self) -> None:
+        pass

@@ -18,7 +18,6 @@ from app.providers.catalogue import Catalogue
 from app.providers.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
 from app.providers.registry import Providers, shared_scripted
 from app.providers.selection import Connected, ProviderModelNotFoundError, default_model, find
-from app.record.postgres import ProcessLocks
 from app.schema.config import Config
 from app.schema.model import Agent, Auth, Model
 from app.tools.external import custom_tools
@@ -27,7 +26,7 @@ from app.tools.plugins.host import PluginHost
 from app.tools.plugins.loading import Plugins
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
-from app.util.tasks import TaskSet
+from app.util.tasks import ProcessLocks, TaskSet
 from app.workspace.agents import define
 from app.workspace.formatters import Formatters
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees

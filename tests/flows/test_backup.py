@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.project.snapshot.lock import collection_lock
-from app.record.postgres import ProcessLocks
+from app.util.tasks import ProcessLocks
 
 SESSIONS = 8
 WAIT_SECONDS = 60

@@ -46,10 +46,10 @@ from app.project.snapshot.restore import (
     decide_restore,
 )
 from app.project.snapshot.trees import Entry
-from app.record.postgres import Locks, ProcessLocks
+from app.record.postgres import Locks
 from app.schema.session import FileDiff
 from app.util import clock
-from app.util.tasks import TaskSet, forget_failure
+from app.util.tasks import ProcessLocks, TaskSet, forget_failure
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64

@@ -19,10 +19,9 @@ from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.sessions.revert import remove_reverted
 from app.sessions.rows import PromptedSession, message_row, part_row
-from app.sessions.service import check_part_size
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.usage import ProjectQuota
+from app.sessions.usage import ProjectQuota, check_part_size
 from app.tools.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.turn.intake.prompt_parts import PromptParts

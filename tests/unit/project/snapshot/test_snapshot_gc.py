@@ -11,7 +11,7 @@ from snapshot_project import Project
 
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.snapshots import Snapshots
-from app.record.postgres import ProcessLocks
+from app.util.tasks import ProcessLocks
 
 DAY = 24 * 3600
 

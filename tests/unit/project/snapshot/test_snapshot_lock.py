@@ -13,7 +13,7 @@ from snapshot_project import Project
 
 from app.project.snapshot.lock import TIMEOUT_SECONDS, RepositoryLock, SnapshotFailed, repository_lock
 from app.project.snapshot.snapshots import Snapshots
-from app.record.postgres import ProcessLocks
+from app.util.tasks import ProcessLocks
 
 HOLD = "import fcntl, os, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 
