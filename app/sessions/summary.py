@@ -1,5 +1,5 @@
-"""What sums up a session: its title, and the diffs of it and its prompts, made of the snapshots of their steps. And the tasks that
-make them in the background."""
+"""What sums up a session: its title, and the diffs of it and its prompts, made of the snapshots of their steps. And the tasks
+that make them in the background."""
 
 import asyncio
 import hashlib

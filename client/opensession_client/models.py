@@ -73,7 +73,7 @@ class AnswerInput(Wire):
 
 
 class ApiAuth(Wire):
-    """`metadata` is kept with the key, its `label` shown by the second API."""
+    """`metadata` is kept with the key. The second API shows its `label`."""
 
     type: Literal["api"] = "api"
     key: str
@@ -376,7 +376,7 @@ class CopyNameInput(Wire):
 
 
 class CostTier(Wire):
-    """A prompt of more than `size` tokens, cached ones included, has this price for all of them."""
+    """A prompt of more than `size` tokens, cached ones included, has the price of the `PriceTier` for all of them."""
 
     type: Literal["context"] = "context"
     size: int
@@ -1104,6 +1104,8 @@ class InterleavedConfig(Wire):
 
 
 class InterleavedField(Wire):
+    """The field of a message in which the model wants its reasoning back."""
+
     field: str
 
 
@@ -2675,6 +2677,8 @@ class WebhookTime(Wire):
 
 
 class WellKnownAuth(Wire):
+    """A login at an organisation: `token` is its value of the environment variable `key`, which the configuration may name."""
+
     type: Literal["wellknown"] = "wellknown"
     key: str
     token: str

@@ -257,8 +257,8 @@ def usage_get(
 ) -> Operation[models.UsageReport]:
     """GET /usage
 
-    What model calls took; members see their own. Usage stays counted when its session is deleted, and stays its former
-    owner's when the session is given to another user.
+    What model calls cost, in tokens and dollars; members see their own. Usage stays counted when its session is deleted, and
+    stays its former owner's when the session is given to another user.
     """
     return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
 
