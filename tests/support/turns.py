@@ -11,7 +11,7 @@ from typing import Any
 from running_app import RunningApp, make_workspace, running_app
 
 from app.providers.base import ModelRequest
-from app.sessions.fork import is_default_title
+from app.sessions.summary import is_default_title
 
 PATIENCE = 60.0
 

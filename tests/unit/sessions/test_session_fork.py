@@ -8,7 +8,8 @@ from session_parts import PLACE, Sessions, assistant, session, text_part, user
 
 from app.schema.permission import Rule
 from app.schema.session import Session
-from app.sessions.fork import default_title, is_default_title, make_slug, title_of_fork
+from app.sessions.fork import make_slug, title_of_fork
+from app.sessions.summary import default_title, is_default_title
 from app.util import clock
 
 

@@ -3,7 +3,7 @@ import session_parts
 from conversation import assistant, compaction, file, subtask, text, user
 
 from app.schema.message import MessageWithParts
-from app.sessions.fork import default_title
+from app.sessions.summary import default_title
 from app.turn.ends import aborted
 from app.turn.titles import MAX_LENGTH, clean, title_context
 
