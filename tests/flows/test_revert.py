@@ -11,6 +11,7 @@ from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app, text_part
 from turns import ALLOW, DONE, bash, infos, play, revert, say, talking, task, types, unrevert, until, write
 
+from app.record.repositories import work_rows
 from app.schema.message import PromptInput
 
 ORIGINAL = ("file", b"hello\nworld\n", False)
@@ -47,6 +48,24 @@ async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app:
     changed = [(diff["file"], diff["before"], diff["after"]) for diff in await app.get(f"/session/{session}/diff")]
     assert changed == [("a.txt", "hello\nworld\n", "two\n"), ("b.txt", "", "new\n")]
     assert await app.get(f"/session/{session}") == session_now
+
+
+async def test_who_has_the_answer_may_ask_another_server_next(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = await play(app, session, bash("echo two > a.txt"))
+    database = app.services.database
+    write = database.write
+
+    async def slow(work: Any) -> Any:
+        await asyncio.sleep(0.05)
+        return await write(work)
+
+    monkeypatch.setattr(database, "write", slow)
+    for ask in (revert(app, session, prompt), unrevert(app, session)):
+        await ask
+        lease = await database.read(lambda connection: work_rows.lease_of(connection, session))
+        assert lease is not None and lease.owner == "", "the session is free"
 
 
 async def test_unrevert_puts_back_what_revert_touched_and_nothing_else_and_events_tell_of_both(

@@ -135,10 +135,12 @@ class Turns:
             try:
                 self._store.hold(await self._leases.acquire(live.id))
                 await self._unstored_ends.store(live)
-                return await self._run_work(live, alone.directory, work)
+                done = await self._run_work(live, alone.directory, work)
             finally:
                 alone.is_ending = True
                 await self._close(live, alone, announced=announced)
+            await self._store.barrier()  # the lease is free: who is answered may ask another server next
+            return done
 
     async def _run_work(self, live: LiveSession, directory: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """If a value could not be stored, a message may be open, which is closed later; no prompt waits for an answer."""
