@@ -1,5 +1,6 @@
 """Which formatters and language servers there are for a project, where each works, and which program it is."""
 
+import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,5 +157,20 @@ async def test_a_server_that_was_not_found_is_looked_for_every_ten_seconds(
     assert (await servers.serving(project / "a.go"))[1] == [], "as it was looked for a moment ago"
     monkeypatch.setattr(lsp_servers, "time", SimpleNamespace(monotonic=lambda: 122.0))
     assert len((await servers.serving(project / "a.go"))[1]) == 1
+    servers.stop()
+    await servers.stopped()
+
+
+async def test_who_waits_for_a_server_s_first_start_may_be_cancelled(project: Path) -> None:
+    program(project.parent / "bin" / "gopls")
+    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, announcing_to().announce)
+    servers = LanguageServers(SandboxWorkspace(project, Path("/")), settings, None)
+    servers.start()
+    _, (server,) = await servers.serving(project / "a.go")
+    asking = asyncio.create_task(server.symbols("", asyncio.get_running_loop().time() + 60))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
     servers.stop()
     await servers.stopped()
