@@ -5,8 +5,10 @@ rewriting here is idempotent. Unknown keys are errors in `Config`, server, provi
 are kept in provider options and variants, and are dropped elsewhere.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
@@ -39,8 +41,17 @@ Number = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})]
 """A whole number stays one."""
 Positive = Annotated[StrictInt, Field(gt=0)]
 NotNegative = Annotated[StrictInt, Field(ge=0)]
-Strings = list[StrictStr]
-StringMap = dict[str, StrictStr]
+
+
+def _require_word(text: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):
+        raise ValueError(f"{text!r} holds a character that no path, variable or word of a command can have")
+    return text
+
+
+Word = Annotated[StrictStr, AfterValidator(_require_word)]
+Strings = list[Word]
+StringMap = dict[str, Word]
 ThemeColor = Literal["primary", "secondary", "accent", "success", "warning", "error", "info"]
 Modality = Literal["text", "audio", "image", "video", "pdf"]
 
@@ -456,6 +467,11 @@ def _plugin_name(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value and isinstance(value[0], str) else value
 
 
+def _require_plugin(name: str) -> str:
+    _require_word(unquote(name))  # a `file://` address
+    return name
+
+
 def _require_place(name: str) -> str:
     if not name.startswith(("/", "~/")):
         raise ValueError(f"{name!r} is no absolute path: it starts with `/` or `~/`")
@@ -468,8 +484,8 @@ class SandboxConfig(_Strict):
     model_config = ConfigDict(frozen=True)
 
     network: StrictBool | None = None
-    read: list[Annotated[StrictStr, AfterValidator(_require_place)]] = []
-    write: list[Annotated[StrictStr, AfterValidator(_require_place)]] = []
+    read: list[Annotated[Word, AfterValidator(_require_place)]] = []
+    write: list[Annotated[Word, AfterValidator(_require_place)]] = []
 
 
 class Config(_Strict):
@@ -485,7 +501,7 @@ class Config(_Strict):
     references: References = {}
     reference: References = {}
     watcher: WatcherConfig = Field(default_factory=WatcherConfig)
-    plugin: list[Annotated[StrictStr, BeforeValidator(_plugin_name)]] = []
+    plugin: list[Annotated[StrictStr, BeforeValidator(_plugin_name), AfterValidator(_require_plugin)]] = []
     snapshot: StrictBool | None = None
     share: Annotated[Literal["manual", "auto", "disabled"] | None, BeforeValidator(_share_mode)] = None
     autoshare: StrictBool | None = None

@@ -209,13 +209,13 @@ def _at_most(most: int, entries: Iterable[os.DirEntry[str]], folder: str | Path)
     for number, entry in enumerate(entries):
         if number == most:
             raise FileRefused(folder, f"holds more files than are looked at, which are {MAX_ENTRIES} altogether")
-        yield FolderEntry(entry.name, _is_directory(entry))
+        yield FolderEntry(entry.name, is_directory(entry))
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself
+    except OSError:  # a link to itself, or into a folder that cannot be entered
         return False
 
 

@@ -52,10 +52,11 @@ class Head:
         async with self._looking:
             if self._seen is not None and not changed(self._seen.stamps):
                 return False
-            self._seen = ConfigWatch()
-            self._seen.exists(self._file)
-            self._seen.exists(self._tables)
+            seen = ConfigWatch()
+            seen.exists(self._file)
+            seen.exists(self._tables)
             before, self.branch = self.branch, await self._read()
+            self._seen = seen
             return self.branch != before
 
     async def _read(self) -> str:

@@ -126,10 +126,10 @@ async def test_directories_are_listed_first_then_by_name_with_paths_from_the_dir
 async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outside_is_shown(app: RunningApp) -> None:
     write(app.directory.parent / "secret.txt", "secret\n")
     write(app.directory / "src/z")
-    for link, target in {"in": "src", "out": "/etc", "link": "../secret.txt", "folder": ".."}.items():
+    for link, target in {"in": "src", "out": "/etc", "link": "../secret.txt", "folder": "..", "itself": "itself"}.items():
         (app.directory / link).symlink_to(target)
     types = {node["name"]: node["type"] for node in await listed(app, ".")}
-    assert (types["in"], types["out"]) == ("directory", "file")
+    assert (types["in"], types["out"], types["itself"]) == ("directory", "file", "file")
     assert [node["path"] for node in await listed(app, "in")] == ["in/z"]
     for path in ("out", "..", "/etc", "src/../../.."):
         assert (await listed(app, path, expect=403))["name"] == "FileForbiddenError"

@@ -273,6 +273,7 @@ async def test_what_this_server_did_not_make_is_left_alone(app: RunningApp, tmp_
     git(tmp_path, "clone", "-q", str(app.directory), str(clone))
     git(clone, "worktree", "add", "-q", str(foreign))
     escapes = (own / "..", own / "../../..", own.parent, own / "a.txt", app.data_dir, tmp_path, "/", "", "own", f"{own}/.git")
+    escapes += (own.parent / (300 * "x"),)
     for directory in (app.directory, by_hand, clone, foreign, *escapes):
         assert (await remove(app, directory, expect=400))["name"] == "WorktreeRemoveFailedError", directory
         assert (await reset(app, directory, expect=400))["name"] == "WorktreeResetFailedError", directory

@@ -299,7 +299,7 @@ def _plugin_place(plugin: str, base: Path) -> str:
     if plugin.startswith("~/"):
         return (environment.home() / plugin[2:]).as_uri()
     is_path = plugin.startswith(("./", "../", "/")) or plugin.endswith(".py")
-    return (base / plugin).resolve().as_uri() if is_path else plugin
+    return Path(os.path.realpath(base / plugin)).as_uri() if is_path else plugin
 
 
 def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:

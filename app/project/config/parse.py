@@ -98,7 +98,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _TOKEN = re.compile(rf"{jsonc.STRING}|{jsonc.COMMENT}|\{{(?:env|file):[^{{}}\n]*\}}", re.S)
 _ENV = re.compile(r"\{env:([^{}]*)\}")
-_FILE = re.compile(r"\{file:([^{}]*)\}")
+_FILE = re.compile(r"\{file:([^{}\0]*)\}")
 
 
 @dataclass(frozen=True)

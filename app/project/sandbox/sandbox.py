@@ -120,7 +120,7 @@ def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS
     others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
     installed = {_installation(path, machine.home) for path in (program, Path(os.path.realpath(program)))}
-    named = [opened_for(path, machine) for path in words if path.is_absolute() and path.exists()]
+    named = [opened_for(path, machine) for path in words if path.is_absolute() and os.path.exists(path)]  # noqa: PTH110  as there
     found = found_paths([*(installed if program.is_absolute() and program.exists() else ()), *named])
     return [place for place in found if _may_be_named(place.real, machine, walls)]
 

@@ -245,10 +245,10 @@ def is_private(path: Path, machine: MachineFacts) -> bool:
 def opened_for(path: Path, machine: MachineFacts) -> Path | None:
     """The path to open so that a command can work with `path`. A file can be replaced only if its directory is writable, so that
     directory is opened; if it is a wide one, the file alone, which has to exist. None if nothing can be opened."""
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112  False for one that cannot be looked up; a Path raises
         return path
-    parent = next(above for above in path.parents if above.exists())
-    if path.exists() and (_is_wide(parent, machine) or path.is_relative_to(machine.data_dir)):
+    parent, is_there = next(above for above in path.parents if os.path.exists(above)), os.path.exists(path)  # noqa: PTH110
+    if is_there and (_is_wide(parent, machine) or path.is_relative_to(machine.data_dir)):
         return path
     return parent if parent != Path("/") else None
 

@@ -167,7 +167,8 @@ class McpServers:
         """Lasts until the server is connected again. Raises NotFound."""
         server = self.find(name)
         server.enabled = False
-        connection, server.connection = server.connection, None
+        connection = server.connection
+        self._close_connection(server)
         await self.share_choice(server)
         if connection is not None:
             await connection.close()

@@ -15,7 +15,7 @@ from app.schema.errors import ServiceError
 from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.tools import search
 from app.tools.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
-from app.util.project_files import FolderEntry
+from app.util.project_files import FolderEntry, is_directory
 from app.workspace.browse.reach import AllowedPaths, FileForbidden
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -145,9 +145,9 @@ def _entries(reach: AllowedPaths, name: str) -> list[FolderEntry]:
 
 def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
     """Follows a link only within the project."""
-    if not entry.is_symlink():
-        return entry.is_dir()
-    return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
+    if entry.is_symlink() and not reach.includes(f"{reach.full(folder)}/{entry.name}"):
+        return False
+    return is_directory(entry)
 
 
 async def _ignored(git: Git, folder: str, entries: Sequence[FolderEntry]) -> set[str]:

@@ -26,6 +26,7 @@ from app.tools.process import end_group, end_marked, marked, pipe, yield_process
 from app.util import processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.tasks import forget_failure
+from app.workspace.lsp.said import LspFailure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
@@ -43,10 +44,6 @@ _NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
 LspMessage = tuple[str, Any]
 """A method and its parameters."""
 Diagnosed = Callable[[Any], None]
-
-
-class LspFailure(Exception):
-    """The server broke the protocol, or has ended. The message says how."""
 
 
 @cache

@@ -23,6 +23,10 @@ M = TypeVar("M", bound=BaseModel)
 _SaidNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
 
 
+class LspFailure(Exception):
+    """The server broke the protocol, or has ended. The message says how."""
+
+
 class SaidPosition(BaseModel):
     line: _SaidNumber
     character: _SaidNumber

@@ -15,7 +15,7 @@ from app.project.sandbox.scope import Program
 from app.schema.project import FileErrors
 from app.util.tasks import TaskSet
 from app.workspace.lsp.kinds import ServerKind, language_of
-from app.workspace.lsp.said import Diagnosis, asked, can_be_asked
+from app.workspace.lsp.said import Diagnosis, LspFailure, asked, can_be_asked
 
 if TYPE_CHECKING:
     from app.workspace.lsp.client import LspClient
@@ -128,7 +128,7 @@ class LanguageServer:
                 return await ask(self._client) if self._client else None
         except TimeoutError:
             self.is_behind = True
-        except self._module.LspFailure as failure:
+        except LspFailure as failure:
             log.debug("the language server %s does not answer: %s", self.target.kind.id, failure)
         return None
 
@@ -146,7 +146,7 @@ class LanguageServer:
         messages = self._module.change_of(path.as_uri(), file.version, text, language_of(path))
         if len(self._files) > _MAX_OPEN:
             messages.append(self._module.closing_of(self._files.popitem(last=False)[0].as_uri()))
-        with suppress(self._module.LspFailure):
+        with suppress(LspFailure):
             for method, params in messages:
                 client.notify(method, params)
         if self._can_be_asked and self._says_versions is None and len(self._asking) < _MAX_ASKED:
@@ -173,7 +173,7 @@ class LanguageServer:
         stayed without errors. A server that names versions publishes the errors of each."""
         client = self._client
         assert client is not None
-        with suppress(self._module.LspFailure):
+        with suppress(LspFailure):
             await client.request(*self._module.symbols_of(path.as_uri()))
         if self._says_versions is False:
             await asyncio.sleep(_UNCHANGED)
@@ -186,7 +186,7 @@ class LanguageServer:
         uri = path.as_uri()
         try:
             answer = await client.request(*self._module.diagnostics_of(uri))
-        except self._module.LspFailure as failure:
+        except LspFailure as failure:
             log.debug("the language server %s does not tell errors: %s", self.target.kind.id, failure)
             return
         if said := asked(answer, uri, version):
@@ -245,7 +245,7 @@ class LanguageServer:
                 return str(await client.ended())
         except TimeoutError:
             return f"it did not start within {START_SECONDS:g} seconds"
-        except (OSError, module.LspFailure) as error:
+        except (OSError, LspFailure) as error:
             return str(error)
         except Exception as error:
             log.exception("the language server %s cannot be run", target.kind.id)

@@ -88,6 +88,7 @@ class LanguageServers:
             return path, []
         real, targets = await asyncio.to_thread(self._found, path)
         if not targets:
+            self._none_until.pop(place, None)
             self._none_until = {place: now + LOOK_AGAIN_SECONDS, **dict(islice(self._none_until.items(), _MAX_PLACES))}
         return real, [server for target in targets if (server := self._server(target))]
 

@@ -95,7 +95,7 @@ def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: 
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not enters(str(real)):
         raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
-    if not real.is_dir():
+    if not os.path.isdir(real):  # noqa: PTH112  False for a name that is too long, too
         raise BadRequest(f"There is no directory {path}", ["cwd"], wanted)
     return path
 

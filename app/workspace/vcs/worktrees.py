@@ -190,7 +190,7 @@ class Worktrees:
         place = Path(os.path.normpath(directory))
         if not location.is_git:
             return None
-        is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]*", place.name) is not None
+        is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]{0,254}", place.name) is not None
         if not is_named or place.parent != self._places.of_project(location.project_id):
             return None
         is_nobodys = self._places.origin(str(place)) is None and not place.exists()

@@ -58,6 +58,7 @@ async def test_the_shell_given_is_used_whatever_the_environment_says(ctx: ToolCo
     ("shell", "given", "message"),
     [
         ("/bin/sh", {"workdir": "none"}, "does not exist"),
+        ("/bin/sh", {"workdir": 300 * "x"}, "does not exist"),
         ("/bin/sh", {"timeout": -1}, "negative"),
         ("/no/such/shell", {}, "/no/such/shell"),
     ],

@@ -1,17 +1,22 @@
 """Which formatters and language servers there are for a project, where each works, and which program it is."""
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from own_announcements import announcing_to
 
 from app.project.config.flags import Flags
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.config import FormatterConfig, LspConfig
 from app.workspace.formatters import Formatters
+from app.workspace.lsp import servers as lsp_servers
 from app.workspace.lsp.kinds import ServerKind, configured
+from app.workspace.lsp.servers import LanguageServers, LspSettings
 
 OXFMT = Flags(experimental_oxfmt=True)
 TY = Flags(experimental_lsp_ty=True)
@@ -137,3 +142,35 @@ def test_a_well_known_program_is_the_projects_before_any_other(tmp_path: Path) -
     kind = kinds()["oxlint"]
     assert kind.command(tmp_path / "a", tmp_path, "") == [str(own), "--lsp"]
     assert kind.command(tmp_path / "a", tmp_path, str(other.parent)) == [str(other)]
+
+
+async def test_a_server_that_was_not_found_is_looked_for_every_ten_seconds(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, announcing_to().announce)
+    servers = LanguageServers(SandboxWorkspace(project, Path("/")), settings, None)
+    servers.start()
+    for seconds in (100.0, 111.0):
+        monkeypatch.setattr(lsp_servers, "time", SimpleNamespace(monotonic=lambda now=seconds: now))
+        assert (await servers.serving(project / "a.go"))[1] == []
+    program(project.parent / "bin" / "gopls")
+    assert (await servers.serving(project / "a.go"))[1] == [], "as it was looked for a moment ago"
+    monkeypatch.setattr(lsp_servers, "time", SimpleNamespace(monotonic=lambda: 122.0))
+    assert len((await servers.serving(project / "a.go"))[1]) == 1
+    servers.stop()
+    await servers.stopped()
+
+
+async def test_who_waits_for_a_server_s_first_start_may_be_cancelled(project: Path) -> None:
+    program(project.parent / "bin" / "gopls")
+    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, announcing_to().announce)
+    servers = LanguageServers(SandboxWorkspace(project, Path("/")), settings, None)
+    servers.start()
+    _, (server,) = await servers.serving(project / "a.go")
+    asking = asyncio.create_task(server.symbols("", asyncio.get_running_loop().time() + 60))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    servers.stop()
+    await servers.stopped()

@@ -119,6 +119,16 @@ async def test_it_is_another_one_only_when_its_name_is(tmp_path: Path) -> None:
     assert not await head.refresh()
 
 
+async def test_a_look_that_is_cancelled_has_seen_nothing(tmp_path: Path) -> None:
+    head = await head_of(repository(tmp_path / "root"))
+    git(tmp_path / "root", "checkout", "-q", "-b", "other")
+    looking = asyncio.create_task(head.refresh())
+    await asyncio.sleep(0)
+    looking.cancel()
+    await asyncio.wait([looking])
+    assert looking.cancelled() and await head.refresh() and head.branch == "other"
+
+
 async def test_references_kept_as_reftables(tmp_path: Path) -> None:
     try:
         root = repository(tmp_path / "root", "--ref-format=reftable")

@@ -185,6 +185,19 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(world: Any) -> None:
     refused(str(refused_toml))
 
 
+@pytest.mark.parametrize("text", ['{"plugin": ["./\\ud800.py"]}', '{"username": "{file:a\0b}"}'])
+def test_a_name_that_no_file_can_have_is_told_of(world: Any, text: str) -> None:
+    path = world.project(text)
+    with pytest.raises((ConfigInvalidError, ConfigJsonError), match=str(path)):
+        world.load()
+
+
+def test_a_plugin_that_is_a_link_to_itself_is_one_that_is_not_there(world: Any) -> None:
+    world.project('{"plugin": ["./loop.py"]}')
+    (world.directory / "loop.py").symlink_to("loop.py")
+    assert [plugin.path for plugin in world.load().plugins] == [world.directory / "loop.py"]
+
+
 def test_what_has_a_config_files_name_and_is_no_file_is_passed_over(world: Any) -> None:
     (world.directory / "opencode.json").mkdir()
     (world.directory / "opencode.jsonc").symlink_to("opencode.jsonc")

@@ -18,6 +18,9 @@ from app.settings import Settings
 
 pytestmark = needs_sandbox
 
+TOO_LONG = Path("/tmp", 300 * "x")
+"""Looking it up fails, as of a path in a folder that this user may not enter."""
+
 
 async def test_the_project_is_there_with_all_that_is_in_it(confined: Confined) -> None:
     (confined.project / "a").write_text("text")
@@ -59,6 +62,8 @@ async def test_what_is_granted_is_open_for_that_command_without_keys_and_the_ser
         (data / "tool-output" / name).write_text(text)
     ended = await confined.run(f"cat {data}/tool-output/*", granted=[data / "tool-output" / "tool_1"])
     assert ended.output == "long output\n", "a kept output can be read, and no other"
+    ended = await confined.run(f"cat {TOO_LONG} || echo ran", granted=[TOO_LONG])
+    assert "File name too long" in ended.output and ended.output.endswith("ran\n"), "the command says what is wrong with a path"
 
 
 async def test_directories_of_the_configuration_are_open(confined: Confined) -> None:
@@ -150,7 +155,8 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed_and_what_is_none_
 
 def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
     beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
-    program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.workspace(), {}, shows_named=True)
+    words = ["/bin/cat", *map(str, (beside, key, TOO_LONG))]
+    program = confined.sandbox.program(words, confined.workspace(), {}, shows_named=True)
     ended = subprocess.run(program.argv, cwd=program.cwd, capture_output=True, text=True, check=False)
     assert ended.stdout.count(SECRET) == 1 and str(key) in ended.stderr
     write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.workspace(), {}, shows_named=True)

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import SandboxWorkspace
+from app.record.engine import StorageError
 from app.schema.config import McpConfig
 from app.schema.errors import BadRequest, NotFound
 from app.schema.event import AnnouncedEvent, EventMcpToolsChanged
@@ -202,6 +203,21 @@ async def test_a_disconnected_server_offers_nothing_until_it_is_connected(direct
     assert "echo" in await directory.tools()
     with pytest.raises(NotFound):
         await servers.disconnect("other")
+
+
+async def test_a_disconnected_server_ends_though_the_choice_cannot_be_stored(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def put(*_: str) -> None:
+        raise StorageError("full")
+
+    servers = directory.configure(plain=plain())
+    assert await directory.tools()
+    monkeypatch.setattr(servers.settings.states, "put", put)
+    with pytest.raises(StorageError):
+        await servers.disconnect("plain")
+    await servers.stopped()
+    assert (await directory.status("plain"), running(directory.path)) == ({"status": "disabled"}, [])
 
 
 async def test_only_what_changed_in_the_configuration_is_connected_anew(directory: Directory) -> None:
