@@ -138,13 +138,22 @@ class BoundedRequests(HttpToolsProtocol):
             return
         began_in_head = self._in_head
         super().data_received(data)
-        if not self._in_head or self._is_refused:
+        if self._is_refused:
+            return
+        if not self._in_head:
+            self._stay_idle()
             return
         self._expect_head()  # the rare head that did not come in one piece
         self._received += len(data) if began_in_head else 0
         if self._received > self.max_head_bytes:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self.send_400_response("")
+
+    def _stay_idle(self) -> None:
+        """uvicorn takes whatever comes for the next request, also an empty line, or the rest of a body that was not read."""
+        is_upgraded = self not in self.connections
+        if not is_upgraded and not self._is_answering():
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
         if self._is_answering():

@@ -110,7 +110,7 @@ async def directory_to_enter(app: Server, principal: Principal, directory: str |
 def _leads_to_own(app: Server, principal: Principal, path: str) -> bool:
     try:
         return app.workspaces.admits(principal, os.path.realpath(path))
-    except OSError:  # a link on the way became something else while it was read
+    except (OSError, ValueError):  # a link on the way became something else while it was read; or the path has a NUL
         return False
 
 

@@ -264,6 +264,8 @@ async def list_all_sessions(
 async def _directories(app: Server, who: Principal, directory: str | None) -> list[str] | None:
     """The directories that the client may work in and wants to see; None for all."""
     stored = session_rows.directories_of_sessions
+    if directory is not None and "\0" in directory:
+        return []  # no path
     known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]

@@ -159,7 +159,8 @@ RECENT = 1_000
 once in fifty texts are found among these; for the others the index finds few."""
 MAX_TRIGRAMS = 64
 """The most trigrams in a query to FTS5; the text is compared anyway."""
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
+"""The largest time that a column holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,4 +320,4 @@ def _of_scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
 
 
 def _whole(rounded: Callable[[float], int], time: float | None) -> ColumnElement[int]:
-    return literal(max(-_LARGEST, min(rounded(time or 0), _LARGEST)), BigInteger)
+    return literal(max(-LARGEST, min(rounded(time or 0), LARGEST)), BigInteger)

@@ -11,7 +11,7 @@ Two things decide what waits, what is refused and what goes on side by side (doc
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
+from app.record.engine import StorageError
 from app.record.repositories import message_rows, work_rows
 from app.record.repositories.message_rows import StoredMessages
 from app.schema.errors import SessionBusy
@@ -369,4 +370,5 @@ class LiveSessions:
                 self._fence(live)
         for work in works:
             await work.ended.wait()
-        await self.leases.hand_over([lease for lease in held if self.leases.held(lease.session_id) is None])
+        with suppress(StorageError):  # then they are taken over when their heartbeat is old
+            await self.leases.hand_over([lease for lease in held if self.leases.held(lease.session_id) is None])

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from app.record.repositories.message_rows import StoredMessages
 from app.record.repositories.session_rows import session_value
 from app.record.tables import parsed
-from app.record.text_search import fold
+from app.record.text_search import LARGEST, fold
 from app.schema.base import Wire
 from app.schema.errors import NotFound, ServiceError
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts, UserMessage
@@ -98,7 +98,8 @@ def text_row(part: Mapping[str, Any], created: int) -> dict[str, Any] | None:
     if found is None:
         return None
     ids = {"of_session": part["session_id"], "of_message": part["message_id"], "of_part": part["id"]}
-    return {**ids, "kind": found.kind, "time": found.time or created, "text": encode(found.text)}
+    time = min(found.time or created, LARGEST)  # clients may say any
+    return {**ids, "kind": found.kind, "time": time, "text": encode(found.text)}
 
 
 def created_time(message_body: str) -> int:

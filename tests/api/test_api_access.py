@@ -296,7 +296,7 @@ async def test_a_member_works_in_their_roots_alone(app: RunningApp, tmp_path: Pa
     (own / "link").symlink_to(foreign)
     async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
         assert (await anna.get("/path"))["directory"] == (await anna.create_session())["directory"] == str(own)
-        for outside in (foreign, app.directory, tmp_path / "none", "/etc", own / ".." / "foreign", own / "link"):
+        for outside in (foreign, app.directory, tmp_path / "none", "/etc", own / ".." / "foreign", own / "link", own / "\0"):
             query = {"directory": str(outside), "path": ".", "pattern": "note"}
             for path in ("session", "file", "find", "event", "config", "agent", "permission", "mcp", "path"):
                 assert (await anna.get(f"/{path}", expect=403, params=query))["name"] == "DirectoryForbiddenError", (path, query)

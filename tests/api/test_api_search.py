@@ -133,7 +133,8 @@ async def test_a_search_finds_what_is_stored_now(app: RunningApp) -> None:
         assert (await texts(app, "first"), await texts(app, "second")) == ([], ["the second word"])
     await app.call("PATCH", path, {**part, "text": "the second word", "ignored": True})
     assert await texts(app, "second") == []
-    await app.call("PATCH", path, {**part, "text": "the third word"})
+    await app.call("PATCH", path, {**part, "text": "the third word", "time": {"start": 2**63}})
+    assert await texts(app, "third") == ["the third word"]
     await app.call("DELETE", path)
     assert await texts(app, "word") == []
     other = await put(app, "of the fourth message", session_id)

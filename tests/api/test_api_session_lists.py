@@ -101,6 +101,7 @@ async def test_all_sessions_are_those_of_all_projects_with_theirs_that_the_serve
         assert session["project"] == {"id": project["id"], "worktree": project["worktree"]}
         assert session == {**await app.get(f"/session/{session['id']}"), "project": session["project"]}
     assert await titles(app, ALL, directory=str(other)) == ["there"]
+    assert await titles(app, ALL, directory=f"{other}\0") == []
     async with running_app(tmp_path, database_url=app.services.settings.database_url) as narrow:
         assert await titles(narrow, ALL) == ["here"]
         assert await titles(narrow, ALL, directory=str(other)) == []

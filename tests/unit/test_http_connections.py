@@ -127,6 +127,21 @@ async def test_a_connection_that_sends_no_head_is_closed(port: int, monkeypatch:
             assert await rest(reader) == b""
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "behind"),
+    [(GET + b"\r\n", 200, b""), (GET + b"\r\n", 200, b"\r\n"), (POST.replace(b"json", b"xml") % 20 + b"<", 415, b"a")],
+    ids=["nothing", "an empty line", "more of a body that is not read"],
+)
+async def test_a_connection_that_sends_no_request_after_its_answer_is_closed(
+    app: RunningApp, monkeypatch: pytest.MonkeyPatch, asked: bytes, status: int, behind: bytes
+) -> None:
+    monkeypatch.setattr(http_server, "IDLE_CONNECTION_SECONDS", 0.2)
+    async with listening(app) as port, sending(port, asked) as (reader, writer):
+        assert (await answer(reader))[0] == status
+        writer.write(behind)
+        assert await rest(reader) == b""
+
+
 async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "STALL_SECONDS", 0.2)
     payload = orjson.dumps({"type": "test", "properties": {"padding": "x" * 100_000}})

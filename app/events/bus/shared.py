@@ -301,7 +301,7 @@ class SharedBus(MemoryBus):
 
     def _send_on(self, link: RedisLink, frame: Frame) -> None:
         if isinstance(frame, PartFrame):
-            whole = frame.part or (frame.delta.render() if self._is_whole_due(frame.delta.part_id) else None)
+            whole = frame.part or self._whole_if_due(frame.delta)
             fields = {**frame.delta._asdict(), "text": frame.text, "render": None}
             link.send([_GROWTH, fields, whole.decode() if whole else None, frame.id.seq])
         elif frame.event.seq is not None:
@@ -310,8 +310,15 @@ class SharedBus(MemoryBus):
             whole_event = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
             link.send(whole_event if small else [_HINT, event.seq])
 
+    def _whole_if_due(self, delta: PartDelta) -> bytes | None:
+        """The part in full, if it has to be sent so now, and can be rendered."""
+        try:
+            return delta.render() if self._is_whole_due(delta.part_id) else None
+        except Exception:
+            log.exception("part %s could not be shown to other servers", delta.part_id)
+            return None
+
     def _is_whole_due(self, part_id: str) -> bool:
-        """Whether the part has to be sent in full."""
         now = monotonic()
         if len(self._sent_whole) > 1000:
             self._sent_whole = {key: at for key, at in self._sent_whole.items() if now - at < WHOLE_PART_SECONDS}

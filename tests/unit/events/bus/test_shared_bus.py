@@ -13,6 +13,7 @@ from bus_parts import numbered as event
 
 from app.events.bus.base import Event, PartDelta
 from app.events.bus.listener import Listener
+from app.events.bus.redis_link import RedisLink
 from app.events.bus.shared import OrderedEvents, RemoteParts, SharedBus
 
 
@@ -207,5 +208,31 @@ async def test_clients_hear_all_events_and_plugins_those_of_their_server() -> No
             shown += await heard(client)
         assert [each["type"] for each in shown] == ["theirs", "ours"]
         assert [each["type"] for each in await heard(plugin)] == ["ours"]
+    finally:
+        await bus.stop()
+
+
+async def test_a_part_that_cannot_be_rendered_keeps_no_later_one_from_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = list[Any]()
+    monkeypatch.setattr(RedisLink, "start", lambda link: None)
+    monkeypatch.setattr(RedisLink, "send", lambda link, item: sent.append(item))
+
+    async def number() -> Any:
+        return 1
+
+    async def nothing_after(_: int) -> Sequence[Event]:
+        return []
+
+    bus = SharedBus("redis://none", number, number, nothing_after)
+    await bus.start()
+    try:
+        async with asyncio.timeout(10):
+            while not bus.own.listeners():
+                await asyncio.sleep(0.005)
+            bus.publish_delta(HEL[0]._replace(render=lambda: "\ud800".encode()))
+            bus.publish_delta(HEL[0]._replace(part_id="prt_2"))
+            while len(sent) < 2:
+                await asyncio.sleep(0.005)
+        assert [(fields["part_id"], part) for _, fields, part, _ in sent] == [("prt_1", None), ("prt_2", HEL[1])]
     finally:
         await bus.stop()

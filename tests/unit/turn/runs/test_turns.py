@@ -195,6 +195,16 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     await running.sessions_at_work.close()
 
 
+async def test_turns_that_cannot_be_handed_over_end_all_the_same(running: Running) -> None:
+    """The server stops: what the database does not store now, a server finds when the heartbeat has become old."""
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    running.sessions.database.full = True
+    await running.sessions_at_work.hand_over()
+    await prompt
+    assert turn.is_settled and (await running.lease()).owner == running.leases.owner
+
+
 async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
