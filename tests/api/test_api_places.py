@@ -1,7 +1,9 @@
 """What a directory is and has, which directories may be named, and the server's own routes."""
 
 import asyncio
+import gc
 import logging
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 from alive import alive
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
+
+from app.workspace import workspaces
 
 
 async def test_a_directory_has_its_paths_its_project_and_its_branch(app: RunningApp, plain_environment: Path) -> None:
@@ -30,6 +34,24 @@ async def test_a_directory_has_its_paths_its_project_and_its_branch(app: Running
     answer = await app.prompt(session["id"], "hi")
     assert answer["info"]["path"] == {"cwd": str(inside), "root": str(app.directory)}
     assert any(str(inside) in block for request in app.provider.requests for block in request.system)
+
+
+async def test_so_many_directories_stay_open_and_a_closed_one_is_opened_again(
+    app: RunningApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspaces, "MOST_OPEN", 3)
+    first, *others = [app.directory / f"d{number}" for number in range(10)]
+    for each in (first, *others):
+        each.mkdir()
+    session = await app.post("/session", params={"directory": str(first)})
+    descriptors = []
+    for each in others:
+        await app.get("/agent", params={"directory": str(each)})
+        gc.collect()
+        descriptors.append(len(os.listdir("/dev/fd")))
+    assert max(descriptors[3:]) <= descriptors[3] + 2, descriptors
+    assert len(app.services.workspaces.open_directories()) == len(app.services.instances.mcp_servers()) == 3
+    assert (await app.prompt(session["id"], "hi"))["info"]["path"]["cwd"] == str(first)
 
 
 async def test_tools_and_their_parameters_and_what_there_is_none_of(app: RunningApp) -> None:
