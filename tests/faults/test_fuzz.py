@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS = 15 * SLACK
 MOST_MIB = 150
 MOST_DESCRIPTORS = 200 if LONG else 40
-"""Both: the database's caches and connections are filled, git and rg are at work. In the long form dozens of worktrees are made, each
-open with three descriptors."""
+"""Both: the database's caches and connections are filled, git and rg are at work. In the long form dozens of worktrees are made,
+each open with three descriptors."""
 
 # An event stream does not end by itself; a shell command and a terminal would run what the fuzzer makes up.
 LEFT_OUT = {"event.subscribe", "global.event", "session.shell", "pty.create", "v2.pty.create", "v2.event.subscribe"}
