@@ -144,8 +144,12 @@ def to_text(html: str) -> str:
 def _content(html: str) -> "BeautifulSoup":
     """The document without elements that show no text."""
     from bs4 import BeautifulSoup
+    from bs4.exceptions import ParserRejectedMarkup
 
-    soup = BeautifulSoup(html, "html.parser")
+    try:
+        soup = BeautifulSoup(html, "html.parser")
+    except ParserRejectedMarkup:  # for an unknown word after `<![`
+        soup = BeautifulSoup(html.replace("<![", "&lt;!["), "html.parser")
     for element in soup.find_all(sorted(_NOT_CONTENT)):
         element.decompose()
     return soup
