@@ -49,9 +49,9 @@ def _require_word(text: str) -> str:
     return text
 
 
-Word = Annotated[StrictStr, AfterValidator(_require_word)]
-Strings = list[Word]
-StringMap = dict[str, Word]
+ConfigWord = Annotated[StrictStr, AfterValidator(_require_word)]
+Strings = list[ConfigWord]
+StringMap = dict[str, ConfigWord]
 ThemeColor = Literal["primary", "secondary", "accent", "success", "warning", "error", "info"]
 Modality = Literal["text", "audio", "image", "video", "pdf"]
 
@@ -484,8 +484,8 @@ class SandboxConfig(_Strict):
     model_config = ConfigDict(frozen=True)
 
     network: StrictBool | None = None
-    read: list[Annotated[Word, AfterValidator(_require_place)]] = []
-    write: list[Annotated[Word, AfterValidator(_require_place)]] = []
+    read: list[Annotated[ConfigWord, AfterValidator(_require_place)]] = []
+    write: list[Annotated[ConfigWord, AfterValidator(_require_place)]] = []
 
 
 class Config(_Strict):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.project.config.errors import ConfigInvalidError
 from app.project.config.parse import Substitution, parse_layer
 from app.schema.model import Auth, WellKnownAuth
-from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
+from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, plain_json, require_few_values, require_identity
 
 if TYPE_CHECKING:
     import httpx2
@@ -107,8 +107,8 @@ async def _fetch(client: "httpx2.AsyncClient", address: str) -> Any:
 def _json(body: bytes, address: str) -> Any:
     try:
         require_few_values(body)
-        return json.loads(body)
-    except (ValueError, AnswerPassedLimit) as error:
+        return plain_json(json.loads(body))
+    except (ValueError, RecursionError, AnswerPassedLimit) as error:
         raise ConfigInvalidError(address, "the answer is not JSON") from error
 
 

@@ -299,6 +299,7 @@ async def test_the_certificate_must_be_the_hosts(ctx: ToolContext, certificate: 
         pytest.param("<ol><li>x</ol>", "1. x", id="list"),
         pytest.param("<head><title>t</title></head><!-- c --><style>p{}</style><p>kept</p>", "kept", id="no head"),
         pytest.param("<script>s()</script><noscript>n</noscript><p>kept</p>", "kept", id="no script"),
+        pytest.param("<h1>a</h1><![word[b]]>", "# a\n\n<![word[b]]>", id="an unknown section"),
         pytest.param("<div>" * 5_000 + "x" + "</div>" * 5_000, "x", id="deep"),
     ],
 )

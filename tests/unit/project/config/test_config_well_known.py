@@ -52,6 +52,7 @@ async def test_the_token_is_substituted_and_without_a_configuration_there_is_non
         (httpx2.Response(200, content=b" " * 1_000_001), "more than 1000000 bytes"),
         (httpx2.Response(200, headers={"content-encoding": "gzip"}, content=gzip.compress(b" " * 10_000_000)), "compressed"),
         (httpx2.Response(200, content=b"[" + b"0," * 200_000 + b"0]"), "not JSON"),
+        *((httpx2.Response(200, content=deep * b"[" + deep * b"]"), "not JSON") for deep in (900, 50_000)),
     ],
 )
 async def test_what_goes_wrong_is_said_with_the_address(response: httpx2.Response | Exception, reason: str) -> None:
