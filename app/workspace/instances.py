@@ -102,6 +102,9 @@ class Instances:
             if cached is None or cached.config is not config or cached.auth != auth:
                 cached = _CachedInstance(config, auth, await self._make(workspace, config, auth))
                 self._replace(path, cached)
+                for closed in self._cached.keys() - {path, *self.workspaces.open_directories()}:
+                    self.plugins.close(closed)
+                    self._replace(closed, None)
         if not owner:
             return cached.instance
         account = await self._models.accounts.for_user(owner)
