@@ -95,7 +95,9 @@ class Repository:
         self._project_exclude: Path | None = None
         # Git's own place for the user's ignore rules, unless the configuration names another file.
         self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
-        self._project_exclude_read: tuple[PathState | None] | None = None
+        self._unreadable: list[str] = []
+        """Nested repositories at which git ends."""
+        self._rules_read: tuple[PathState | None, list[str]] | None = None
         self.rule_files: list[str] = []
         """The files with ignore rules outside of the worktree, missing ones too; known after `prepare`."""
         self._kept: dict[str, float] = {}
@@ -123,7 +125,7 @@ class Repository:
 
     async def _create(self) -> None:
         self._kept.clear()
-        self._project_exclude_read = None
+        self._rules_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = replace(self._project, directory=HeldDirectory(self.git_dir), also=(), repository=None)
         result = await made.run("init", "--quiet", "--bare", "--template=", self.git_dir, env=_INIT_ENVIRONMENT)
@@ -163,12 +165,22 @@ class Repository:
         self._options = _options({**_CONFIG, **named})
         read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
         target = self.git_dir / "info" / "exclude"
-        if self._project_exclude_read == (read,) and target.exists():
+        self._unreadable = [path for path in self._unreadable if os.path.lexists(self._worktree / path / ".git")]
+        if self._rules_read == (read, self._unreadable) and target.exists():
             return
         theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
-        lines = [*theirs.splitlines(), *self._exclude]
+        lines = [*theirs.splitlines(), *self._exclude, *map(_ignore_line, self._unreadable)]
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-        self._project_exclude_read = (read,)
+        self._rules_read = read, self._unreadable
+
+    def leave_out_repositories(self) -> None:
+        """From the next `prepare` on git does not look into nested repositories, which belong to no snapshot: at one whose
+        `commondir` leads nowhere it ends."""
+        self._unreadable = []
+        for folder, inner, files in os.walk(self._worktree.joinpath(*self._pathspec[1:])):
+            if ".git" in (*inner, *files) and folder != str(self._worktree):
+                self._unreadable.append(os.path.relpath(folder, self._worktree))
+                inner.clear()
 
     def _ignored_by_project(self, exclude: Path) -> str:
         tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]

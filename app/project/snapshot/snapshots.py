@@ -269,6 +269,8 @@ class Snapshots:
                 if failure.is_final:
                     self._paused_until = time.monotonic() + _PAUSE_SECONDS
                     raise
+                if "Invalid path" in failure.reason:
+                    await asyncio.to_thread(self._repository.leave_out_repositories)
         self._repository.drop_index()
         return await self._capture_once(lock)
 

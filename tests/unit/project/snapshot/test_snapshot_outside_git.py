@@ -31,6 +31,21 @@ async def covered(project: Project, snapshots: Snapshots) -> set[str]:
     return project.relative(await snapshots.patch(tree))
 
 
+async def test_a_repository_inside_at_which_git_ends_is_left_out_as_any_other(project: Project, snapshots: Snapshots) -> None:
+    project.write("a.txt", "one")
+    project.write("sub/b.txt", "one")
+    for command in (("init", "--quiet"), ("add", "."), ("commit", "-qm", "first")):
+        git(project.root / "sub", *command)
+    project.write("sub/.git/commondir", f"{project.data}/gone/deep\n")
+    before = await snapshots.track()
+    assert project.held(before) == {"a.txt"}
+    project.write("a.txt", "two")
+    after = await snapshots.track()
+    assert project.relative(await snapshots.patch(before, after)) == {"a.txt"}
+    project.replace("sub/.git")
+    assert project.held(await snapshots.track()) == {"a.txt", "sub/b.txt"}
+
+
 async def test_edits_are_seen_and_taken_back(project: Project, snapshots: Snapshots) -> None:
     for name in ("a", "deep/er/b", "with\nnewline", "日本"):
         project.write(name, f"{name}\r\n")
