@@ -50,8 +50,7 @@ class ServerSecret:
             return self._keys
         stamp = self._file.stamp()
         if stamp is None or stamp != self._stamp or not self._keys:
-            self._keys = tuple(map(_hashed, self._stored()))
-            self._stamp = self._file.stamp()
+            self._keys, self._stamp = tuple(map(_hashed, self._stored())), stamp
         return self._keys
 
     def _stored(self) -> list[str]:
