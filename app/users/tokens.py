@@ -52,8 +52,7 @@ class ServerSecret:
         if stamp is None or stamp != self._stamp or not self._keys:
             with self._file.updating() as content:
                 stored: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
-            self._keys = tuple(map(_hashed, stored))
-            self._stamp = self._file.stamp()
+            self._keys, self._stamp = tuple(map(_hashed, stored)), stamp
         return self._keys
 
     def box(self) -> "MultiFernet":

@@ -215,7 +215,7 @@ def taken_port() -> Iterator[int]:
         (["--hostname", "0.0.0.0"], {}),
         ([], {"OPENSESSION_MAX_PART_BYTES": "many"}),
         ([], {"OPENSESSION_LOG_LEVEL": "loud"}),
-        ([], {"OPENSESSION_DATABASE_URL": "sqlite:////nowhere/at/all.db"}),
+        ([], {"OPENSESSION_DATABASE_URL": "sqlite:////dev/null/at/all.db"}),
     ],
     ids=["port", "login", "setting", "level", "database"],
 )

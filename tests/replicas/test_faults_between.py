@@ -21,6 +21,7 @@ from replica_turns import eventually, messages, new_session, request
 from replicas import Replica, Replicas
 from turns import say
 
+from app.events.bus import redis_link
 from app.events.bus.redis_link import RedisLink
 
 KILLS = 20 if LONG else 2
@@ -170,6 +171,27 @@ async def test_text_that_comes_late_is_not_shown_twice(replicas: Replicas, clien
         texts = {part["id"]: part["text"] for message in found for part in message["parts"] if part["type"] == "text"}
         for follower in followers:
             assert {part: text for part, text in follower.texts.items() if part in texts} == texts
+
+
+async def test_a_redis_that_answers_nothing_counts_as_away_until_it_answers(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_link, "ANSWER_SECONDS", 0.2)
+    link = RedisLink(redis.url, "opensession:test", print)
+    link.start()
+    try:
+        await eventually(lambda: link.is_connected)
+        await asyncio.sleep(1)
+        assert link.is_connected, "though nobody says anything"
+        redis.freeze()
+        try:
+            async with asyncio.timeout(5):
+                await eventually(lambda: not link.is_connected)
+        finally:
+            redis.wake()
+        await eventually(lambda: link.is_connected)
+    finally:
+        await link.stop()
 
 
 async def test_what_cannot_be_written_does_not_end_the_announcements(redis: RedisServer) -> None:

@@ -124,12 +124,16 @@ class RedisLink:
             await subscriber.subscribe(self._channel)
             self.is_connected = True
             log.info("announcing events to other servers through Redis")
+            was_pinged = False
             while True:
                 message = await subscriber.get_message(ignore_subscribe_messages=True, timeout=ANSWER_SECONDS)
+                if message is None and was_pinged:
+                    raise TimeoutError(f"it has answered nothing for {ANSWER_SECONDS:g} s")
                 if message is None:
-                    await _require_answer(subscriber)
+                    await _ping(subscriber)
                 elif message["type"] == "message":
                     self._take(message["data"])
+                was_pinged = message is None
 
     def _take(self, data: bytes) -> None:
         origin, items = orjson.loads(data)
@@ -147,7 +151,8 @@ class RedisLink:
         return Redis.from_url(self._url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=None, health_check_interval=0)
 
 
-async def _require_answer(subscriber: "PubSub") -> None:
+async def _ping(subscriber: "PubSub") -> None:
+    """The answer comes as a message."""
     async with asyncio.timeout(ANSWER_SECONDS):
         await subscriber.ping()
 

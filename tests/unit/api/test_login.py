@@ -14,7 +14,15 @@ from storage_parts import open_storage
 from app.record.tables import EVENT_TOKEN
 from app.users import login as login_module
 from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits
-from app.users.tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens, TokenNameTaken, TokenStore
+from app.users.tokens import (
+    LIFETIME_MS,
+    MOST,
+    MemoryEventTokens,
+    ServerSecret,
+    StoredEventTokens,
+    TokenNameTaken,
+    TokenStore,
+)
 from app.util import clock
 
 
@@ -71,6 +79,17 @@ def test_a_token_is_stored_as_a_hash_for_its_owner_to_read_and_expires(
     assert found is not None and found.name == "short"
     monkeypatch.setattr(clock, "now_ms", lambda: now + 1001)
     assert tokens.find(token) is None
+
+
+def test_a_secret_that_another_process_changes_as_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = ServerSecret(None, tmp_path), ServerSecret(None, tmp_path)
+    with monkeypatch.context() as changing:
+        stored = ours._stored
+        changing.setattr(ours, "_stored", lambda: (stored(), theirs.add_key())[0])
+        assert len(ours.all_keys()) == 1
+    assert ours.all_keys() == theirs.all_keys() and len(theirs.all_keys()) == 2
 
 
 async def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore, time_of_limits: list[float]) -> None:
