@@ -50,10 +50,13 @@ class ServerSecret:
             return self._keys
         stamp = self._file.stamp()
         if stamp is None or stamp != self._stamp or not self._keys:
-            with self._file.updating() as content:
-                stored: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
-            self._keys, self._stamp = tuple(map(_hashed, stored)), stamp
+            self._keys, self._stamp = tuple(map(_hashed, self._stored())), stamp
         return self._keys
+
+    def _stored(self) -> list[str]:
+        with self._file.updating() as content:
+            keys: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
+        return list(keys)
 
     def box(self) -> "MultiFernet":
         from cryptography.fernet import Fernet, MultiFernet
