@@ -156,7 +156,7 @@ def is_likely(path: str) -> bool:
 
 def _names_in_program(program: str) -> Iterator[str]:
     yield from re.findall(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program)
-    yield from re.findall(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program)
+    yield from re.findall(r"""["'`][<>+|]{0,2}\s*(?!\s)([^"'`\n/]*/[^"'`\n]*)["'`]""", program)
 
 
 def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:

@@ -48,7 +48,7 @@ OWN_LANGUAGE = {
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
     **dict.fromkeys(
         ("sed", "gsed"),
-        r"(?:^|[;{}\n\d$/!,])\s*[eE](?:[\s;]|$)|(?:^|[;{}\n\d$!])\s*[wW]\s"
+        r"(?:(?:^|[;{}\d$/!,])\s*|\n[^\S\n]*)[eE](?:[\s;]|$)|(?:(?:^|[;{}\d$!])\s*|\n[^\S\n]*)[wW]\s"
         r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
     ),
 }

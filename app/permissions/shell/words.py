@@ -171,7 +171,8 @@ def _expand_braces(field: str) -> list[str]:
         if found := re.search(r"\{([^{},]*(?:,[^{},]*)+)\}", current):
             waiting += [current[: found.start()] + choice + current[found.end() :] for choice in reversed(found[1].split(","))]
         else:
-            expanded.append(UNKNOWN if re.search(r"\{.*(,|\.\.).*\}", current, re.DOTALL) else current)
+            within = current.partition("{")[2].rpartition("}")[0]
+            expanded.append(UNKNOWN if "," in within or ".." in within else current)
     return expanded
 
 

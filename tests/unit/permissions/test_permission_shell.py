@@ -127,6 +127,9 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
         ("(" * 10_000 + "rm x", ")", 10_000),
         *(("", piece, times) for piece, times in (("<", 60_000), ('"$(', 20_000), ("a;", 100_000), ("env ", 20_000))),
         *(("", "a=1;", 50_000), ("rm ", "a ", 500_000), ("rm ", "{", 100_000), ("cat ", "{a,b}", 5_000), ("cat ", "*/", 2_000)),
+        ("cat " + "{" * 3_000 + "a," * 3_000 + "b /c", "d", 1),
+        ("sed '" + "\n" * 40_000 + "' /", "x", 1),
+        ("python -c '\"" + " " * 150_000 + "' /", "x", 1),
     ],
 )
 def test_hostile_commands_are_bounded(start: str, piece: str, times: int, tmp_path: Path) -> None:
