@@ -348,6 +348,24 @@ async def test_an_unrevert_without_snapshots_is_refused_and_loses_nothing(app: R
 # What is gone is gone.
 
 
+async def test_of_two_deletions_at_once_one_finds_nothing(app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the second one has done first what comes before the lock."""
+    leases, overtaken, asked_for = app.services.live.leases, asyncio.Event(), list[str]()
+    request_abort = leases.request_abort
+
+    async def in_other_order(session_id: str) -> None:
+        asked_for.append(session_id)
+        if len(asked_for) == 1:
+            await overtaken.wait()
+        await request_abort(session_id)
+        overtaken.set()
+
+    monkeypatch.setattr(leases, "request_abort", in_other_order)
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*(app.client.delete(f"/session/{session}") for _ in range(2)))
+    assert sorted(answer.status_code for answer in answers) == [200, 404]
+
+
 async def test_a_prompt_that_meets_a_deletion_is_deleted_or_not_found(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(20):
         session = (await app.create_session())["id"]

@@ -169,8 +169,8 @@ class SessionActions:
         live.begin(deletion)
         try:
             await self.live.abort(session_id)
+            await live.first(deletion)  # before the lock: another deletion that was begun first needs it
             async with live.messages:
-                await live.first(deletion)
                 await self.tasks.cancel(session_id)
                 await self.live.leases.acquire(session_id, wait=True)
                 yield
