@@ -150,7 +150,8 @@ class NamedPrograms:
         """Whether a wildcard in the word can become such a name. A wildcard that any name matches is about files."""
         glob = re.sub(r"\[\^", "[!", basename(word).lower())
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
-        return is_glob and any(fnmatchcase(name, glob) for name in self._names)
+        least = len(glob.rpartition("]")[2].replace("*", ""))  # behind the last set each character but `*` stands for one
+        return is_glob and any(least <= len(name) and fnmatchcase(name, glob) for name in self._names)
 
     def mentioned_in(self, text: str) -> Iterator[str]:
         """The patterns whose program is in the text as a word, with the literal words behind it (`git push*`)."""

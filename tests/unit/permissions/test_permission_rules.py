@@ -254,3 +254,10 @@ def test_many_stars_cost_no_more_than_they_must() -> None:
     for pattern in ("*a" * 500 + "b", "*" * 5_000 + "b", "*a?a" * 100 + "b"):
         assert not matches(pattern, "a" * 20_000)
     assert time.process_time() - started < 5
+
+
+def test_a_word_of_many_brackets_costs_no_more_than_it_must() -> None:
+    started = time.process_time()
+    subject = Subject("perf x", words=("perf", "[" * 20_000))
+    found = decide_permission("bash", [subject], bash({"*": "allow", "rm *": "deny"}), [])
+    assert isinstance(found, Allowed) and time.process_time() - started < 5
