@@ -164,8 +164,7 @@ class Reverts:
 
 
 def remove_reverted(tx: SessionTx, session: Session) -> None:
-    """Removes the messages that the session's revert went back before. An unfinished revert removes nothing: its files are
-    restored."""
+    """Removes the reverted messages for good. Removes none while the revert is unfinished: then its files are put back."""
     revert = session.revert
     if revert is None or revert.unfinished:
         return

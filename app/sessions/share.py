@@ -111,14 +111,14 @@ class Shares:
     async def visit(self, share_id: str) -> SharedBody:
         """Raises NotFound, with the same message for every unknown id."""
         async with self._rendering:
-            stored = await self._store.query(_stored, share_id) if _ID.fullmatch(share_id) else None
+            stored = await self._store.query(_read_shared, share_id) if _ID.fullmatch(share_id) else None
             if stored is None:
                 raise NotFound("Nothing is shared here: the link is wrong, or the session is no longer shared.")
             live = {part_id: part.model_copy() for part_id, part in self._store.live.of(stored.session.id).items()}
             return await asyncio.to_thread(_render, stored, live)
 
 
-class _Stored(NamedTuple):
+class _SharedRows(NamedTuple):
     """`diff` and `todos` as JSON."""
 
     session: Session
@@ -127,16 +127,16 @@ class _Stored(NamedTuple):
     todos: str
 
 
-def _stored(connection: Connection, share_id: str) -> _Stored | None:
+def _read_shared(connection: Connection, share_id: str) -> _SharedRows | None:
     session_id = session_rows.shared_session(connection, share_id)
     session = session_rows.stored_session(connection, session_id) if session_id else None
     if session_id is None or session is None:
         return None
-    diff, todos = (session_rows.body_of(connection, of, session_id) or "[]" for of in (tables.DIFF, tables.TODO))
-    return _Stored(rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos)
+    diff, todos = (session_rows.body_of(connection, table, session_id) or "[]" for table in (tables.DIFF, tables.TODO))
+    return _SharedRows(rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos)
 
 
-def _render(stored: _Stored, live: Mapping[str, Part]) -> SharedBody:
+def _render(stored: _SharedRows, live: Mapping[str, Part]) -> SharedBody:
     session = stored.session
     history = rows.read_messages(session.id, stored.messages, live)
     body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (

@@ -60,7 +60,7 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
         return Resume(next(message for message in history if message.info is answer))
     if user is None:
         return GiveUp(unknown("The session has no user message to answer."))
-    # The parent decides: a prompt that arrives during an answer is followed by an answer to an earlier one.
+    # By `parent_id`, not by position: an answer that is stored behind a prompt may belong to an earlier prompt.
     if answer is not None and answer.parent_id == user.id and is_final(answer, user):
         return None
     if error := _lacks_structured_output(history, user):
@@ -95,7 +95,7 @@ def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:
 
 
 def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:
-    """The last subtask or compaction part of the first message since the last answer or error that has one."""
+    """The task to do next, with its prompt: of the prompts since the last answer or error, the first with tasks; its last one."""
     found: tuple[UserMessage, SubtaskPart | CompactionPart] | None = None
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):

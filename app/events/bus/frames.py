@@ -29,8 +29,8 @@ HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
-    """How a stream writes its frames. `global_`: with the directory of each. `ids`: with the sequence of events that have one,
-    sealed by `cursors`. `second`: as the second API does."""
+    """How a stream writes its frames. `global_`: each frame names its directory. `ids`: an event that has a number is sent with an
+    id, which `cursors` seals. `second`: in the form of the second API."""
 
     global_: bool = False
     ids: bool = False

@@ -1,4 +1,5 @@
-"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts, deletion. Each waits or is refused."""
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts, deletion. A busy session refuses most with
+a 409."""
 
 import asyncio
 from collections.abc import AsyncIterator
