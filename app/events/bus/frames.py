@@ -29,7 +29,7 @@ HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
-    """How a stream writes its frames. `global_`: each frame names its directory. `ids`: an event that has a number is sent with an
+    """How a stream writes its frames. `global_`: each frame names its directory. `ids`: an event with a number is sent with an
     id, which `cursors` seals. `second`: in the form of the second API."""
 
     global_: bool = False
