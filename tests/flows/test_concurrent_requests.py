@@ -20,6 +20,7 @@ from turns import ALLOW, assert_finished, bash, play, requests, revert, say, sta
 
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
+from app.record.engine import StorageError
 from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]
@@ -364,6 +365,39 @@ async def test_of_two_deletions_at_once_one_finds_nothing(app: RunningApp, sessi
     async with asyncio.timeout(10):
         answers = await asyncio.gather(*(app.client.delete(f"/session/{session}") for _ in range(2)))
     assert sorted(answer.status_code for answer in answers) == [200, 404]
+
+
+async def test_a_deletion_that_fails_leaves_the_turn_its_lease(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(session_id: str) -> None:
+        raise StorageError("no database")
+
+    monkeypatch.setattr(app.services.live, "abort", refused)
+    async with turn(app, session):
+        await app.call("DELETE", f"/session/{session}", expect=503)
+    assert texts((await app.messages(session))[-1]) == ["Done."]
+
+
+async def test_a_child_that_another_request_deletes_first_does_not_keep_its_parent(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = (await app.create_session(parentID=session))["id"]
+    read, reads, may_go_on = app.services.store.session_tree, list[str](), asyncio.Event()
+
+    async def slow(session_id: str) -> Any:
+        found = await read(session_id)
+        reads.append(session_id)
+        if session_id == session and reads.count(session) == 2:  # when the parent is stopped
+            await may_go_on.wait()
+        return found
+
+    monkeypatch.setattr(app.services.store, "session_tree", slow)
+    deleting = asyncio.create_task(app.call("DELETE", f"/session/{session}"))
+    await until(lambda: reads.count(session) == 2)
+    await app.call("DELETE", f"/session/{child}")
+    may_go_on.set()
+    assert await deleting is True and await app.get("/session") == []
 
 
 async def test_a_prompt_that_meets_a_deletion_is_deleted_or_not_found(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:

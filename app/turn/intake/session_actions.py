@@ -3,7 +3,7 @@ a 409."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from app.project.location import Location
 from app.project.registry import Projects
 from app.record.repositories import message_rows
-from app.schema.errors import Conflict
+from app.schema.errors import Conflict, SessionNotFound
 from app.schema.event import CommandRun, EventCommandExecuted
 from app.schema.message import (
     AssistantMessage,
@@ -157,7 +157,9 @@ class SessionActions:
             held: list[str] = []
             while new := [found.id for found in await self.store.session_tree(session_id) if found.id not in held]:
                 held.append(new[-1])
-                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+                # Another request may delete a descendant meanwhile, but what is asked for must be there.
+                with nullcontext() if new[-1] == session_id else suppress(SessionNotFound):
+                    await stopped.enter_async_context(self._stopped(new[-1], location.directory))
             await self.sessions.remove(location.directory, session_id)
             for deleted in held:
                 self.live.get(deleted).discard()
@@ -174,9 +176,11 @@ class SessionActions:
             async with live.messages:
                 await self.tasks.cancel(session_id)
                 await self.live.leases.acquire(session_id, wait=True)
-                yield
+                try:
+                    yield
+                finally:
+                    self.live.leases.release(session_id)
         finally:
-            self.live.leases.release(session_id)
             live.end(deletion)
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
