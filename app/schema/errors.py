@@ -8,9 +8,11 @@ What a request is answered with is an exception that carries its facts, its HTTP
     ServiceError
     ├── BadRequest            400
     ├── NotFound              404  NotFoundError: SessionNotFound, MessageNotFound and others
-    ├── Busy                  409  SessionBusyError
+    ├── SessionBusy           409  SessionBusyError
     ├── Conflict              409  ConflictError
     ├── DirectoryForbidden    403  DirectoryForbiddenError
+    ├── NoAnswer              500  NoAnswerError
+    ├── TooManyPrompts        429  TooManyPromptsError
     └── declared beside the code that raises them: agent, provider, config, snapshot …
 One handler (api.errors) renders them all as `{name, data}`. Those with a tag have `_tag` and their facts beside it: clients of
 OpenCode 1.18 read these.
@@ -198,6 +200,12 @@ class Aborted(ServiceError):
         super().__init__(f"Session {session_id} was aborted", sessionID=session_id)
 
 
+class NoAnswer(ServiceError):
+    """The turn ended here before it could store even an error: the database is out of reach, or the server stops."""
+
+    name = "NoAnswerError"
+
+
 class Conflict(ServiceError):
     status = 409
     name = "ConflictError"
@@ -208,6 +216,16 @@ class TooMany(ServiceError):
 
     status = 429
     retry_after: int = 5
+
+
+class TooManyPrompts(TooMany):
+    name = "TooManyPromptsError"
+
+    def __init__(self, session_id: str, most: int) -> None:
+        super().__init__(
+            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
+            "This one was not stored: send it again when some are answered."
+        )
 
 
 class TooLarge(ServiceError):

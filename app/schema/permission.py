@@ -83,6 +83,19 @@ class PermissionV2Request(Wire):
         )
 
 
+class ClientPermission(Wire):
+    """`resources`: what rules match. `save`: the patterns that a reply of `always` approves. `agent`: whose rules count, by
+    default the session's."""
+
+    id: PermissionID | None = None
+    action: str
+    resources: list[str]
+    save: list[str] = []
+    metadata: Metadata = {}
+    source: PermissionV2Source | None = None
+    agent: str | None = None
+
+
 class QuestionOption(Wire):
     label: str
     description: str

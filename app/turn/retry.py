@@ -3,7 +3,6 @@
 import email.utils
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from app.providers.base import ApiFailure, ContextOverflow, ProviderFailure
 
@@ -14,19 +13,14 @@ MAX_ATTEMPTS = 10
 MAX_ELAPSED_MS = 600_000
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
-    delay_ms: int
-    message: str
-
-
-def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> RetryAfter | None:
-    """None: the request is not sent again. `attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
+def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> tuple[int, str] | None:
+    """The delay in milliseconds before the next request, and the reason shown to clients meanwhile. None: the request is not sent
+    again. `attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
     reason = retryable_reason(failure)
     if reason is None or attempt >= MAX_ATTEMPTS:
         return None
     delay = delay_ms(failure, attempt, now_ms)
-    return RetryAfter(delay, reason) if elapsed_ms + delay <= MAX_ELAPSED_MS else None
+    return (delay, reason) if elapsed_ms + delay <= MAX_ELAPSED_MS else None
 
 
 def retryable_reason(failure: ProviderFailure) -> str | None:

@@ -143,10 +143,10 @@ class Step:
                     return None  # a retry could run the tool twice; the next step sends its result
                 attempt += 1
                 now = clock.now_ms()
-                decision = retry.decide_retry(failure, attempt, now - began, now)
-                if decision is None:
+                again = retry.decide_retry(failure, attempt, now - began, now)
+                if again is None:
                     raise
-                await self._wait(failure, decision, attempt)
+                await self._wait(failure, attempt, *again)
                 self._writer.withdraw_attempt()
 
     async def _attempt(self, request: ModelRequest) -> None:
@@ -190,11 +190,11 @@ class Step:
             case _:
                 assert_never(event)
 
-    async def _wait(self, failure: ProviderFailure, decision: retry.RetryAfter, attempt: int) -> None:
-        model, seconds = f"{self._model.provider_id}/{self._model.id}", decision.delay_ms / 1000
+    async def _wait(self, failure: ProviderFailure, attempt: int, delay_ms: int, reason: str) -> None:
+        model, seconds = f"{self._model.provider_id}/{self._model.id}", delay_ms / 1000
         log.warning("request %d to %s failed and is sent again in %g s: %s", attempt, model, seconds, failure.message)
-        next_attempt, live = clock.now_ms() + decision.delay_ms, self._ctx.live
-        live.set_status(self._ctx.directory, Retry(attempt=attempt, message=decision.message, next=next_attempt))
+        next_attempt, live = clock.now_ms() + delay_ms, self._ctx.live
+        live.set_status(self._ctx.directory, Retry(attempt=attempt, message=reason, next=next_attempt))
         await asyncio.sleep(seconds)
         live.set_status(self._ctx.directory, Busy())
 

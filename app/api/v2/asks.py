@@ -11,9 +11,9 @@ from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, d
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
 from app.permissions.service import SavedApproval
 from app.schema.base import PermissionID, Wire
-from app.schema.permission import Action, AnswerInput, PermissionV2Request, QuestionRequest, ReplyInput
+from app.schema.permission import Action, AnswerInput, ClientPermission, PermissionV2Request, QuestionRequest, ReplyInput
 from app.server import Server
-from app.turn.intake.admission import ClientPermission, ask
+from app.turn.intake.admission import ask
 
 _SESSION = "/session/{sessionID}"
 permissions = router("/permission", tags=["permission"])

@@ -5,11 +5,10 @@ from urllib.parse import unquote, urlsplit
 
 from app.permissions.service import PermissionCheck, Permissions
 from app.record.repositories import journal_rows
-from app.schema.base import Metadata, PermissionID, Wire
 from app.schema.errors import BadRequest, Conflict
 from app.schema.message import PromptInput, UserMessage
 from app.schema.part import AgentPartInput, FilePartInput, FileSource, PartInput, SourceText, TextPartInput
-from app.schema.permission import Action, CallRef, PermissionRequest, PermissionV2Source
+from app.schema.permission import Action, CallRef, ClientPermission, PermissionRequest
 from app.schema.session import DEFAULT_VARIANT, Session
 from app.schema.timeline import (
     PromptAgentAttachment,
@@ -136,19 +135,6 @@ def _prompt(sent: SentPrompt) -> PromptV2:
     files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
     agents: list[PromptAgentAttachment] = sent.agents or []
     return PromptV2(text=sent.text, files=files or None, agents=agents or None)
-
-
-class ClientPermission(Wire):
-    """`resources`: what rules match. `save`: the patterns that a reply of `always` approves. `agent`: whose rules count, by
-    default the session's."""
-
-    id: PermissionID | None = None
-    action: str
-    resources: list[str]
-    save: list[str] = []
-    metadata: Metadata = {}
-    source: PermissionV2Source | None = None
-    agent: str | None = None
 
 
 async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:

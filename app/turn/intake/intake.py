@@ -11,7 +11,7 @@ from app.providers.selection import default_model
 from app.record.engine import Connection
 from app.record.repositories import message_rows
 from app.record.writer import Lease
-from app.schema.errors import BadRequest, Conflict, TooMany
+from app.schema.errors import BadRequest, Conflict, TooManyPrompts
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.model import Agent
 from app.schema.part import ModelRef
@@ -41,16 +41,6 @@ class PreparedPrompt:
     input: PromptInput
     content: str
     message: MessageWithParts | None
-
-
-class TooManyPrompts(TooMany):
-    name = "TooManyPromptsError"
-
-    def __init__(self, session_id: str, most: int) -> None:
-        super().__init__(
-            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
-            "This one was not stored: send it again when some are answered."
-        )
 
 
 class Intake:

@@ -13,16 +13,15 @@ from typing import Any
 
 from app.record.engine import StorageError
 from app.record.repositories import work_rows
-from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
+from app.schema.errors import Conflict, NoAnswer, NotFound, ServiceError, SessionBusy, TooManyPrompts
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
 from app.sessions.live import LiveSession, LiveSessions, WorkKind
 from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import NotQueued, SessionTx
 from app.sessions.store import Store
 from app.turn import ends
-from app.turn.intake.intake import Intake, PreparedPrompt, TooManyPrompts, renewed
+from app.turn.intake.intake import Intake, PreparedPrompt, renewed
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.runs.turns import NoAnswer
 from app.util import clock, ids
 from app.util.project_files import HeldDirectory
 from app.util.tasks import FailureLog, TaskSet, every

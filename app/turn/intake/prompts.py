@@ -8,7 +8,7 @@ from typing import Any
 
 from app.permissions.rules import child_rules
 from app.record.writer import Lease
-from app.schema.errors import NotFound, SessionBusy
+from app.schema.errors import NoAnswer, NotFound, SessionBusy
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
 from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPartInput, ToolPart
@@ -21,7 +21,7 @@ from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.tools.base import SubagentRequest, ToolError, ToolResult
 from app.turn.intake.intake import Intake, PreparedPrompt
-from app.turn.runs.turns import NoAnswer, Turns, TurnWork
+from app.turn.runs.turns import Turns, TurnWork
 from app.turn.tool_calls import ToolRun
 from app.turn.turn_context import TurnServices
 from app.util.tasks import TaskSet

@@ -15,7 +15,7 @@ from app.events.telemetry.observer import TurnEnd, TurnRecord
 from app.record.engine import StorageError
 from app.record.repositories import message_rows, session_rows
 from app.record.writer import Lease, StaleLease
-from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy, unknown
+from app.schema.errors import Aborted, MessageError, NoAnswer, NotFound, SessionBusy, unknown
 from app.schema.session import Busy
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.turn import ends
@@ -28,12 +28,6 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class NoAnswer(ServiceError):
-    """The turn ended here before it could store even an error: the database is out of reach, or the server stops."""
-
-    name = "NoAnswerError"
 
 
 @dataclass(eq=False, kw_only=True)
