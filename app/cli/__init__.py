@@ -5,11 +5,30 @@ it by `app.api.client`; `prompt_run.py` follows a prompt, `render.py` makes and 
 commands need are within their functions, so that completing a word in a shell does not wait.
 """
 
+from typing import Annotated
+
 import typer
 
+from app import __version__
 from app.cli import acp, copies, run, serve, stored, users
 
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")]
+
+
+@app.callback()
+def _options(version: Version = False) -> None:
+    pass
+
+
 app.add_typer(users.token, name="token")
 app.add_typer(users.user, name="user")
 app.add_typer(users.secret, name="secret")

@@ -17,6 +17,7 @@ from running_server import RunningServer, clean_environment, new_workspace, serv
 from shell_commands import SECONDS, Shell
 from typer.testing import CliRunner
 
+from app import __version__
 from app.cli import app as program
 
 AGENTS = ("build", "plan")
@@ -235,6 +236,10 @@ def test_models_agents_and_mcp_servers_are_listed(shell: Records) -> None:
     assert "There is no provider none" in shell.done("models", "none", code=1).stderr
     assert [line.split()[:2] for line in shell.done("agents").stdout.splitlines()][:2] == [[name, "primary"] for name in AGENTS]
     assert shell.done("mcp", "list").stdout == "notes  disabled\n"
+
+
+def test_the_version_is_printed(shell: Records) -> None:
+    assert shell.done("--version").stdout == f"{__version__}\n"
 
 
 def test_a_shell_completes_commands(shell: Records) -> None:
