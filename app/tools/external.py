@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field, create_model
 from app.project.sandbox.sandbox import Sandbox
 from app.tools import process
 from app.tools.base import Arguments, ExternalTool, Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
+from app.tools.command_output import CommandOutput
 from app.tools.mcp.servers import McpServers
 from app.tools.mcp.values import McpFailure, McpTimeout, Offers, ServerTool
 from app.tools.plugins import runner
 from app.tools.plugins.api import PluginCommandEnd
 from app.tools.plugins.api import PluginTool as Definition
 from app.tools.plugins.api import PluginToolResult as CustomResult
-from app.tools.transcript import Transcript
 from app.util.bounds import plain_json
 
 log = logging.getLogger(__name__)
@@ -106,10 +106,10 @@ class CallContext:
         self.abort = threading.Event()
 
     async def run(self, command: Sequence[str], timeout: float = 120) -> PluginCommandEnd:
-        transcript = Transcript()
+        output = CommandOutput()
         program = await asyncio.to_thread(self._sandbox.program, command, self._workspace, self._environment)
-        ended = await process.run(program, timeout=timeout, on_output=transcript.add)
-        return PluginCommandEnd(ended.code, transcript.text())
+        ended = await process.run(program, timeout=timeout, on_output=output.add)
+        return PluginCommandEnd(ended.code, output.text())
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         await self._host.update(title=title, metadata=plain_json(metadata))

@@ -17,7 +17,7 @@ from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.config import FormatterConfig
 from app.schema.project import FormatterStatus
 from app.tools import process
-from app.tools.transcript import Transcript
+from app.tools.command_output import CommandOutput
 from app.util.project_files import above, find_program, has_file, text_of
 
 _WEB = """
@@ -226,18 +226,18 @@ class Formatters:
         """In the sandbox of the file's workspace. The reason if it failed, None if not."""
         if time.monotonic() < self._slow_until.get(formatter.name, 0):
             return f"it took more than {FORMAT_SECONDS:g} seconds and is left out for a minute"
-        said = Transcript()
+        output = CommandOutput()
         try:
             program = await asyncio.to_thread(
                 self._sandbox.program, formatter.command, workspace, formatter.environment, shows_named=True
             )
-            ended = await process.run(program, timeout=FORMAT_SECONDS, on_output=said.add)
+            ended = await process.run(program, timeout=FORMAT_SECONDS, on_output=output.add)
         except OSError as error:
             return str(error)
         if ended.timed_out:
             self._slow_until[formatter.name] = time.monotonic() + PAUSE_SECONDS
             return f"it took more than {FORMAT_SECONDS:g} seconds"
-        return None if ended.code == 0 else f"exit code {ended.code}: {_last(said.text())}"
+        return None if ended.code == 0 else f"exit code {ended.code}: {_last(output.text())}"
 
     def failed(self, formatter: FormatterRun, reason: str) -> None:
         """Logs each formatter's failure once."""

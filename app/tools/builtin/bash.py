@@ -11,7 +11,7 @@ from app.project.sandbox.scope import Program
 from app.schema.base import Wire
 from app.tools import boundary, process
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
-from app.tools.transcript import LivePreview, Transcript, shorten
+from app.tools.command_output import CommandOutput, LivePreview, cut_preview
 
 DEFAULT_TIMEOUT_MS = 120_000
 _GRACE_MS = 100
@@ -85,7 +85,7 @@ class BashTool(Tool[BashParameters]):
         return [Path(path) for path in analysis.readable_outside]
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
-        transcript = Transcript()
+        captured = CommandOutput()
 
         async def publish(preview: str) -> None:
             await ctx.host.update(metadata={"output": preview, "description": args.description})
@@ -93,23 +93,25 @@ class BashTool(Tool[BashParameters]):
         async with LivePreview(publish) as live:
             live.show("")
             try:
-                ended = await self._start(program, timeout_ms, transcript, live)
+                ended = await self._start(program, timeout_ms, captured, live)
             except asyncio.CancelledError:
-                live.show(shorten(transcript.text() + _metadata_block("The user stopped the command.")))
+                live.show(cut_preview(captured.text() + _metadata_block("The user stopped the command.")))
                 raise
-        output = transcript.text()
+        output = captured.text()
         timeout = f"it ran longer than its timeout of {timeout_ms:g} ms" if ended.timed_out else None
         if timeout:
             output += _metadata_block(f"The command was stopped: {timeout}.")
         elif told := hint(program, output, ended.code):
             output += _metadata_block(told)
-        metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
+        metadata = {"output": cut_preview(output), "exit": ended.code, "description": args.description}
         return ToolResult(title=args.description, output=output, metadata=metadata, timeout=timeout)
 
-    async def _start(self, program: Program, timeout_ms: float, transcript: Transcript, live: LivePreview) -> process.ProcessExit:
+    async def _start(
+        self, program: Program, timeout_ms: float, captured: CommandOutput, live: LivePreview
+    ) -> process.ProcessExit:
         def take(chunk: bytes) -> None:
-            transcript.add(chunk)
-            live.show(transcript.preview)
+            captured.add(chunk)
+            live.show(captured.preview)
 
         seconds = (timeout_ms + _GRACE_MS) / 1000
         try:

@@ -13,10 +13,10 @@ from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, PromptInput
 from app.schema.model import Agent, Command
 from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, SubtaskPartInput, TextPartInput
+from app.tools.command_output import CommandOutput
 from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
-from app.tools.transcript import Transcript
 from app.turn.intake.intake import agent_of, default_model_of
 from app.util import environment
 from app.workspace.instance import Instance
@@ -127,14 +127,14 @@ class Commands:
         return _SHELL.sub(lambda _: next(replacements), text)
 
     async def _output(self, command: str, workspace: SandboxWorkspace) -> str:
-        transcript = Transcript()
+        output = CommandOutput()
         try:
             program = await asyncio.to_thread(self._sandbox.program, [self._shell, "-c", command], workspace, self._environment)
-            ended = await run_process(program, timeout=SHELL_SECONDS, on_output=transcript.add, stderr=DEVNULL)
+            ended = await run_process(program, timeout=SHELL_SECONDS, on_output=output.add, stderr=DEVNULL)
         except (OSError, ValueError) as error:
             return f"(The command {command!r} could not be run: {error})"
         stopped = f"\n(The command was stopped after {SHELL_SECONDS:g} s.)" if ended.timed_out else ""
-        return transcript.text() + stopped
+        return output.text() + stopped
 
 
 def _find(commands: Sequence[Command], name: str) -> Command:

@@ -23,8 +23,8 @@ from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeR
 from app.schema.project import CreatedWorktree, WorktreeCreateInput
 from app.sessions.fork import make_slug
 from app.sessions.summary import SessionTasks
+from app.tools.command_output import CommandOutput
 from app.tools.process import run
-from app.tools.transcript import Transcript
 from app.workspace.directories import BusyDirectories, Disposal
 from app.workspace.instances import Instances
 from app.workspace.vcs import worktree_git
@@ -226,7 +226,7 @@ class Worktrees:
 
     async def _run(self, directory: Path, command: str) -> None:
         """A command that fails is logged: the worktree can be used anyway."""
-        how, output = self._commands, Transcript(_OUTPUT_BYTES)
+        how, output = self._commands, CommandOutput(_OUTPUT_BYTES)
         workspace = (await how.instances.get(str(directory))).sandbox_workspace
         try:
             program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], workspace, how.environment)

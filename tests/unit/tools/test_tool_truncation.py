@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.schema.config import ToolOutputConfig
-from app.tools.transcript import LivePreview, Transcript
+from app.tools.command_output import CommandOutput, LivePreview
 from app.tools.truncation import MAX_BYTES, RETENTION_MS, OutputStore
 from app.util import clock
 
@@ -116,26 +116,26 @@ async def test_an_output_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path)
 # While a program runs.
 
 
-def transcript(*chunks: bytes, limit: int = 10) -> Transcript:
-    found = Transcript(limit=limit)
+def command_output(*chunks: bytes, limit: int = 10) -> CommandOutput:
+    found = CommandOutput(limit=limit)
     for chunk in chunks:
         found.add(chunk)
     return found
 
 
 def test_of_too_much_output_the_middle_is_dropped_and_counted() -> None:
-    assert transcript(b"a\xffb").text() == "a\ufffdb"
-    text = transcript(*(bytes([letter]) for letter in range(ord("a"), ord("z") + 1))).text()
+    assert command_output(b"a\xffb").text() == "a\ufffdb"
+    text = command_output(*(bytes([letter]) for letter in range(ord("a"), ord("z") + 1))).text()
     assert text.startswith("abcde\n") and text.endswith("\nvwxyz")
     assert " 16 bytes " in text
-    text = transcript(b"a" * 100, b"b" * 3).text()
+    text = command_output(b"a" * 100, b"b" * 3).text()
     assert text.count("a") + text.count("b") < 30 and text.endswith("aabbb"), "one chunk larger than the limit is cut too"
 
 
 def test_memory_stays_bounded() -> None:
     tracemalloc.start()
     try:
-        held = transcript(*(b"x" * 700 for _ in range(1000)), limit=1000)
+        held = command_output(*(b"x" * 700 for _ in range(1000)), limit=1000)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,18 +7,17 @@ from contextlib import suppress
 from typing import Self
 
 PREVIEW_CHARACTERS = 30_000
-MEMORY_BYTES = 10 * 1024 * 1024
+MAX_OUTPUT_BYTES = 10 * 1024 * 1024
 PUBLISH_INTERVAL_SECONDS = 0.1
-"""Seconds between updates."""
 
 
-class Transcript:
+class CommandOutput:
     """The output of a command: the first and the last half of `limit` bytes, and the number of bytes dropped between them.
 
     `preview` is the beginning for users: at most PREVIEW_CHARACTERS and a mark that it was cut.
     """
 
-    def __init__(self, limit: int = MEMORY_BYTES) -> None:
+    def __init__(self, limit: int = MAX_OUTPUT_BYTES) -> None:
         self._half = limit // 2
         self._head = bytearray()
         self._tail = bytearray()
@@ -38,7 +37,7 @@ class Transcript:
 
     @property
     def preview(self) -> str:
-        return shorten(self._preview)
+        return cut_preview(self._preview)
 
     def text(self) -> str:
         if not self._dropped:
@@ -47,7 +46,7 @@ class Transcript:
         return self._head.decode("utf-8", errors="replace") + note + self._tail.decode("utf-8", errors="replace")
 
 
-def shorten(text: str) -> str:
+def cut_preview(text: str) -> str:
     return text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "\n\n..."
 
 
