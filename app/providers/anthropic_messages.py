@@ -343,7 +343,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
             http_client=DefaultAsyncHttpxClient(**self._http()),
         )
 
-    def _ask(self, client: "AsyncAnthropic", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
+    def _send(self, client: "AsyncAnthropic", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
         from anthropic import omit
 
         body = anthropic_body(request)

@@ -362,7 +362,7 @@ class OpenAIChat(OpenAIAdapter):
     sdk = "openai.resources.chat.completions.completions"
     reader = ChatReader
 
-    def _ask(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
+    def _send(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
         from openai import omit
 
         body = chat_body(request, include_usage=self._options.get("includeUsage") is not False)

@@ -272,7 +272,7 @@ class OpenAIResponses(OpenAIAdapter):
     sdk = "openai.resources.responses.responses"
     reader = ResponsesReader
 
-    def _ask(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
+    def _send(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
         from openai import omit
 
         body = responses_body(request)

@@ -248,7 +248,7 @@ class SdkAdapter(ABC, Generic[Client]):
             headers = _sendable({name.lower(): value for each in given for name, value in each.items()}, url)
             client = await self._opened()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
-            async with self._ask(client, request, headers) as response:
+            async with self._send(client, request, headers) as response:
                 events = aiter(await self._events(response))
                 async for payload in events:
                     for event in (*start, *reader.read(_object(payload, url))):
@@ -292,7 +292,7 @@ class SdkAdapter(ABC, Generic[Client]):
         """The wire format's headers, with the key."""
 
     @abstractmethod
-    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
+    def _send(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
         """At its exit the connection is closed, unless it is free for the next request."""
 
     @abstractmethod

@@ -243,23 +243,25 @@ class DatabaseLocks:
         got: list[bool] = []
 
         def take(connection: Connection) -> bool:
-            got.append(_ask(connection, "pg_try_advisory_lock(:key)", key=key))
+            got.append(_query_bool(connection, "pg_try_advisory_lock(:key)", key=key))
             return got[-1]
 
         try:
             return await self._run(take)
         except asyncio.CancelledError:
             # The thread does one thing after another, so this release knows how the attempt ended.
-            self._thread.submit(self._on_connection, lambda connection: got == [True] and _ask(connection, _UNLOCK, key=key))
+            self._thread.submit(
+                self._on_connection, lambda connection: got == [True] and _query_bool(connection, _UNLOCK, key=key)
+            )
             raise
 
     async def _unlock(self, key: int) -> None:
         with suppress(SQLAlchemyError):  # the lock went with its connection
-            await self._run(lambda connection: _ask(connection, _UNLOCK, key=key))
+            await self._run(lambda connection: _query_bool(connection, _UNLOCK, key=key))
 
     def _show_life(self) -> None:
         with suppress(SQLAlchemyError):  # the next caller that locks gets the error
-            self._thread.submit(self._on_connection, lambda connection: _ask(connection, "true")).result()
+            self._thread.submit(self._on_connection, lambda connection: _query_bool(connection, "true")).result()
 
     async def _run(self, work: Callable[[Connection], bool]) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
@@ -292,5 +294,5 @@ def locks_of(engine: Engine) -> Locks:
     return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
 
 
-def _ask(connection: Connection, query: str, **values: int) -> bool:
+def _query_bool(connection: Connection, query: str, **values: int) -> bool:
     return bool(connection.execute(text(f"SELECT {query}"), values).scalar_one())

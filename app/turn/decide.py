@@ -38,7 +38,7 @@ class Compact:
 
 
 @dataclass(frozen=True, slots=True)
-class AskModel:
+class RequestAnswer:
     user: UserMessage
     last_finished: AssistantMessage | None
 
@@ -50,7 +50,7 @@ class Resume:
     message: MessageWithParts
 
 
-Decision = Resume | GiveUp | RunSubtask | Compact | AskModel
+Decision = Resume | GiveUp | RunSubtask | Compact | RequestAnswer
 
 
 def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
@@ -73,7 +73,7 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
         case (asking, CompactionPart() as task):
             return Compact(asking, task.auto)
         case None:
-            return AskModel(user, last_finished(history))
+            return RequestAnswer(user, last_finished(history))
 
 
 def newest(history: Sequence[MessageWithParts], kind: type[M]) -> M | None:

@@ -77,7 +77,7 @@ class Step:
         try:
             ready = await request()
             self._tree = await self._track()
-            await self._ask(ready)
+            await self._request_with_retries(ready)
             await self._calls.finish()
             await self._close(called=self._calls.started)
             self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self._writer.answer_text())
@@ -130,7 +130,7 @@ class Step:
 
     # Requesting.
 
-    async def _ask(self, request: ModelRequest) -> None:
+    async def _request_with_retries(self, request: ModelRequest) -> None:
         """Sends the request, with retries."""
         attempt, began = 0, clock.now_ms()
         while True:

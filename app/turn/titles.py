@@ -79,7 +79,7 @@ class Titles:
         if not is_default_title((await self._store.session(prompt.session_id)).title):
             return None
         with instance.resources.in_use():
-            answer = await self._ask(instance, prompt, context)
+            answer = await self._request(instance, prompt, context)
         if answer is None:
             return None
         text, usage = answer
@@ -93,7 +93,7 @@ class Titles:
             await self._count(instance, prompt, usage)
             raise
 
-    async def _ask(
+    async def _request(
         self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]
     ) -> tuple[str, StepUsage] | None:
         model = _model(instance, prompt)

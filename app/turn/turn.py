@@ -21,7 +21,7 @@ from app.turn import compaction, decide, ends, hooks
 from app.turn.context import system, window
 from app.turn.context.history import remind, synthetic_text, to_model_messages
 from app.turn.context.window import request_options
-from app.turn.decide import AskModel, RunSubtask
+from app.turn.decide import RequestAnswer, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
@@ -93,20 +93,20 @@ class Turn:
                 is_summarised = await compaction.run(self._ctx, decision.user, auto=decision.auto)
                 # A prompt behind it is answered without.
                 return is_summarised or decide.newest(self._ctx.history, UserMessage) is not decision.user
-            case decide.AskModel():
+            case decide.RequestAnswer():
                 return await self._answer(decision)
             case _:
                 assert_never(decision)
 
     # Answering.
 
-    async def _answer(self, decision: AskModel) -> bool:
+    async def _answer(self, decision: RequestAnswer) -> bool:
         user, finished, history = decision.user, decision.last_finished, self._ctx.history
         model = self._ctx.instance.models.find(user.model)
         is_overflow = partial(window.is_overflow, self._ctx.instance, model)
         if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
-        step = await self._ask_model(user, model)
+        step = await self._run_step(user, model)
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
         self._last_request = history, window.usable_tokens(self._ctx.instance, model)
@@ -119,7 +119,7 @@ class Turn:
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
 
-    async def _ask_model(self, user: UserMessage, model: Model) -> Step:
+    async def _run_step(self, user: UserMessage, model: Model) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.agent, ctx.record.provider, ctx.record.model = agent.name, model.provider_id, model.id

@@ -10,9 +10,9 @@ from app.turn.decide import (
     MAX_EMPTY_STEPS,
     MAX_INVALID_STEPS,
     MAX_SAME_STEPS,
-    AskModel,
     Compact,
     GiveUp,
+    RequestAnswer,
     Resume,
     RunSubtask,
     next_action,
@@ -43,28 +43,28 @@ OPEN.info.time.completed = None  # type: ignore[union-attr]
 @pytest.mark.parametrize(
     ("history", "decision"),
     [
-        pytest.param([FIRST], AskModel(FIRST.info, None), id="a new prompt"),
+        pytest.param([FIRST], RequestAnswer(FIRST.info, None), id="a new prompt"),
         *(
             pytest.param([FIRST, assistant(FIRST, finish=end)], None, id=end)
             for end in ("stop", "length", "content-filter", "error")
         ),
-        pytest.param([FIRST, CALLED], AskModel(FIRST.info, CALLED.info), id="after tool calls"),
-        pytest.param([FIRST, UNCLEAR], AskModel(FIRST.info, UNCLEAR.info), id="after an unclear end"),
+        pytest.param([FIRST, CALLED], RequestAnswer(FIRST.info, CALLED.info), id="after tool calls"),
+        pytest.param([FIRST, UNCLEAR], RequestAnswer(FIRST.info, UNCLEAR.info), id="after an unclear end"),
         pytest.param([FIRST, assistant(FIRST, finish=None, error=FAILURE)], None, id="a stored error is an answer"),
-        pytest.param([FIRST, LATER, ANSWER], AskModel(LATER.info, ANSWER.info), id="a prompt that came meanwhile"),
+        pytest.param([FIRST, LATER, ANSWER], RequestAnswer(LATER.info, ANSWER.info), id="a prompt that came meanwhile"),
         pytest.param([FIRST, LATER, ANSWER, assistant(LATER, text())], None, id="both are answered"),
-        pytest.param([FIRST, assistant(FIRST, finish=None)], AskModel(FIRST.info, None), id="an answer without an end"),
+        pytest.param([FIRST, assistant(FIRST, finish=None)], RequestAnswer(FIRST.info, None), id="an answer without an end"),
         pytest.param([FIRST, OPEN], Resume(OPEN), id="an answer that stands open"),
         pytest.param([TASK], RunSubtask(TASK.info, TASK.parts[0]), id="a subtask comes before the model"),
         pytest.param([TASKS], RunSubtask(TASKS.info, TASKS.parts[1]), id="of a prompt's subtasks the last"),
-        pytest.param([TASKS, RAN], AskModel(TASKS.info, RAN.info), id="and no other"),
+        pytest.param([TASKS, RAN], RequestAnswer(TASKS.info, RAN.info), id="and no other"),
         pytest.param([OLD, TASK], RunSubtask(TASK.info, OLD.parts[0]), id="of open tasks the oldest message's"),
         pytest.param([FIRST, ANSWER, MANUAL], Compact(MANUAL.info, False), id="a compaction that was asked for"),
         pytest.param([FIRST, ANSWER, AUTO], Compact(AUTO.info, True), id="a compaction of a full window"),
         pytest.param([MANUAL, SUMMARY], None, id="a compaction that was asked for ends with its summary"),
-        pytest.param([MANUAL, UNSUMMARISED, LATER], AskModel(LATER.info, None), id="a failed compaction is in nobody's way"),
+        pytest.param([MANUAL, UNSUMMARISED, LATER], RequestAnswer(LATER.info, None), id="a failed compaction is in nobody's way"),
         pytest.param([MANUAL, LATER], Compact(MANUAL.info, False), id="a prompt that comes before the summary waits for it"),
-        pytest.param([MANUAL, LATER, SUMMARY], AskModel(LATER.info, SUMMARY.info), id="and is answered after it"),
+        pytest.param([MANUAL, LATER, SUMMARY], RequestAnswer(LATER.info, SUMMARY.info), id="and is answered after it"),
     ],
 )
 def test_what_a_turn_does_next(history: list[MessageWithParts], decision: Any) -> None:
@@ -89,7 +89,7 @@ def test_what_a_turn_does_next(history: list[MessageWithParts], decision: Any) -
     ],
 )
 def test_a_model_that_makes_no_progress_is_given_up(history: list[MessageWithParts], gives_up: bool) -> None:
-    assert isinstance(next_action(history), GiveUp if gives_up else AskModel)
+    assert isinstance(next_action(history), GiveUp if gives_up else RequestAnswer)
 
 
 READ, LIST, DONE, COMING = tool(running()), tool(running(), "list"), tool(completed()), tool(pending())
