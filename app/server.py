@@ -204,7 +204,7 @@ class Server:
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:
-        head = partial(self.database.read, journal_rows.newest_event)
+        head = partial(self.database.read, journal_rows.newest_seq)
         if not self.is_shared:
             return MemoryBus(head)
         identity = partial(self.database.read, journal_rows.database_identity)

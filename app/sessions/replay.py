@@ -40,7 +40,7 @@ class Replay:
         self._keep_bytes = keep_bytes
 
     async def head(self) -> int:
-        return await self._database.read(journal_rows.newest_event)
+        return await self._database.read(journal_rows.newest_seq)
 
     async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
         """The events after a cursor, of one directory or with None of all, up to `journal_rows.PAGE_BYTES`, but at least one."""
@@ -78,6 +78,6 @@ class Replay:
         """Keeps the journal within its bounds, in steps between which others write: large events take long to delete."""
         limit = clock.now_ms() - KEEP_MS
         oldest, _ = await self._database.read(journal_rows.journal_span)
-        end = await self._database.read(lambda c: journal_rows.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
+        end = await self._database.read(lambda c: journal_rows.newest_to_trim(c, KEEP_EVENTS, self._keep_bytes, limit))
         for upto in [*range(oldest + TRIM_STEP - 1, end, TRIM_STEP), end] if end >= oldest else []:
             await self._database.write(partial(journal_rows.trim_journal, upto=upto))

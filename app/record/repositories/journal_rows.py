@@ -1,4 +1,4 @@
-"""The journal of durable events."""
+"""Queries of the journal, the stored events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ def events_after(
     connection: Connection, seq: int, directory: str | None, max_bytes: int, owner: str | None = None
 ) -> tuple[list[Row[Any]], bool]:
     """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
-    these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
+    these are all. `owner`: only rows of this user's sessions and of no session; None for all. Rows are streamed, so few are read
+    beyond those returned."""
     query: Select[Any] = select(EVENT).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
         query = query.where(EVENT.c.directory == directory)
@@ -50,13 +51,13 @@ def session_events(connection: Connection, session_id: str, seq: int, upto: int 
     return connection.execute(_SESSION_EVENTS, wanted).all()
 
 
-def newest_event_of(connection: Connection, session_id: str) -> int:
-    """0 if the journal has no event of the session."""
+def newest_seq_of_session(connection: Connection, session_id: str) -> int:
+    """The sequence of the session's newest event; 0 if the journal has none."""
     return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0
 
 
 def database_identity(connection: Connection) -> str:
-    """Differs between databases."""
+    """A random number that a new database or a migration gets: servers that share one Redis tell their databases apart by it."""
     return str(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "identity")).scalar_one())
 
 
@@ -70,8 +71,8 @@ def journal_span(connection: Connection) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True)
 class JournalPage:
     """Events of the journal after a cursor, as rows. `upto` is the newest sequence that they cover. `is_last`: the journal has no
-    more. `is_gap`: events between the cursor and `upto` are not stored any more; the page is empty then. `newest`: the newest
-    sequence that was assigned."""
+    more. `is_gap`: events after the cursor are no longer stored, or the journal has never given this cursor; the page is empty
+    then. `newest`: the newest sequence that was assigned."""
 
     rows: Sequence[Row[Any]]
     upto: int
@@ -81,7 +82,7 @@ class JournalPage:
 
 
 def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
-    """`owner`: without the events of other users' sessions; None for all."""
+    """`owner`: only events of this user's sessions and of no session; None for all."""
     oldest, newest = journal_span(connection)
     if cursor < oldest - 1:
         return JournalPage([], oldest - 1, newest, is_gap=True)
@@ -91,23 +92,24 @@ def journal_page(connection: Connection, cursor: int, directory: str | None, own
     return JournalPage(rows, newest if is_last else rows[-1].seq, newest, is_last)
 
 
-def newest_event(connection: Connection) -> int:
+def newest_seq(connection: Connection) -> int:
     """The newest assigned sequence."""
     return journal_span(connection)[1]
 
 
 _OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)
-_NEWER = select(
+_BYTES_FROM_EVENT_ON = select(
     EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
 ).subquery()
-_TOO_MANY_BYTES = select(func.max(_NEWER.c.seq)).where(_NEWER.c.kept > bindparam("keep"))
-"""Ordered as the index, which covers the query."""
+"""By event, the bytes of it and of all newer ones. Ordered as the index, which covers the query."""
+_TOO_MANY_BYTES = select(func.max(_BYTES_FROM_EVENT_ON.c.seq)).where(_BYTES_FROM_EVENT_ON.c.kept > bindparam("keep"))
 _TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
 
 
-def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
-    """The newest sequence to trim; 0 for none. Trims events with a time before `older_than` and what exceeds `keep_bytes` in
-    total. Keeps of the others the newest `keep_events`, and those that a webhook is still to be offered."""
+def newest_to_trim(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
+    """The newest sequence to delete; 0 for none. An event is deleted if its time is before `older_than`, if it and the newer ones
+    have more than `keep_bytes`, or if it is not among the newest `keep_events` and every enabled webhook has been offered it; and
+    each event before it."""
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
     too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
     too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0

@@ -210,7 +210,7 @@ def _events(
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         journal = _journal(connection, session_id, at.journal_seq - 1)
         return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
-    key = (session_id, oldest, journal_rows.newest_event_of(connection, session_id))
+    key = (session_id, oldest, journal_rows.newest_seq_of_session(connection, session_id))
     whole = kept.get(key) or _whole_history(connection, session_id, newest)
     return EventPage(_behind(whole, at, after), whole.upto), {} if key in kept else {key: whole}
 

@@ -43,7 +43,7 @@ class Admissions:
         """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
         prompted = await self._store.session_to_prompt(session_id)
         message_id = wanted.id or ids.ascending("message")
-        before = await self._store.query(journal_rows.newest_event)
+        before = await self._store.query(journal_rows.newest_seq)
         prompt = await self._prompt(instance, prompted, message_id, wanted)
         try:
             await self._accept(instance, prompted, prompt, wanted)

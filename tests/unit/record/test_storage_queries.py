@@ -63,7 +63,7 @@ async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None
 
 async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: Storage) -> None:
     async def trimmed_to(older_than: int) -> Any:
-        upto = await asked(storage, journal_rows.journal_end, 3, 10**9, older_than)
+        upto = await asked(storage, journal_rows.newest_to_trim, 3, 10**9, older_than)
         await storage.database.write(lambda connection: journal_rows.trim_journal(connection, upto))
         return await asked(storage, journal_rows.journal_span)
 
