@@ -92,7 +92,7 @@ MOST_LINES = 40
 MOST_OUTPUT_LINES = 10
 MOST_TITLE = 200
 
-_SUBJECTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
+_TITLE_ARGUMENTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
 """The first of these arguments is the subject of a call without a title."""
 
 _DIFF_STYLES: dict[str, Style] = {"+": "added", "-": "removed", "@": "place"}
@@ -143,15 +143,15 @@ class Renderer:
             self._unended = None
             yield answer("")
 
-    def _on_delta(self, gained: Json) -> Iterator[Output]:
-        is_text = gained["partType"] == "text" and gained["field"] == "text"
-        if self._live and is_text and self._is_of_answer(gained):
-            yield from self._gain(gained["partID"], gained["delta"])
+    def _on_delta(self, properties: Json) -> Iterator[Output]:
+        is_text = properties["partType"] == "text" and properties["field"] == "text"
+        if self._live and is_text and self._is_of_answer(properties):
+            yield from self._append_text(properties["partID"], properties["delta"])
 
     def _is_of_answer(self, ref: Json) -> bool:
         return ref["sessionID"] == self._session_id and ref["messageID"] not in self._prompts
 
-    def _gain(self, part_id: str, text: str) -> Iterator[Output]:
+    def _append_text(self, part_id: str, text: str) -> Iterator[Output]:
         if text:
             if self._unended != part_id:
                 yield from self.end_line()
@@ -175,10 +175,10 @@ class Renderer:
             return
         shown, text = self._shown.get(part["id"], ""), part["text"]
         if text.startswith(shown):
-            yield from self._gain(part["id"], text[len(shown) :])
+            yield from self._append_text(part["id"], text[len(shown) :])
         elif is_finished and not shown.startswith(text):  # a plugin has replaced it
             yield from self.end_line()
-            yield from self._gain(part["id"], text)
+            yield from self._append_text(part["id"], text)
         if is_finished:
             self._finished.add(part["id"])
             yield from self.end_line()
@@ -215,7 +215,7 @@ def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
 def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
     given = state.get("input") or {}
     title = given.get("command") if part["tool"] == "bash" else state.get("title")
-    subject = title or next((given[name] for name in _SUBJECTS if given.get(name)), "")
+    subject = title or next((given[name] for name in _TITLE_ARGUMENTS if given.get(name)), "")
     return f"{part['tool']} {_one_line(str(subject))}".strip()
 
 

@@ -2,10 +2,10 @@
 
 It is a client of the server, as `opensession run` is. Begin at `agent.py`, which answers the editor's requests. Events go one
 way: `directory_feed.py` reads a directory's, `editor_session.py` gives each session its own, `transcript.py` and `tool_view.py`
-make the editor's updates, `turns.py` says how a prompt ended. `asks.py` has the agent's questions, `prompt_parts.py` the user's
-input, `choices.py` modes, models, commands and the editor's MCP servers. `stdio.py` serves the editor and reads and writes the
-lines, `server_calls.py` starts the server behind the first answer. The protocol's library is imported with the command, never
-with a server.
+make the editor's updates, `editor_turn.py` says how a prompt ended. `asks.py` has the agent's questions, `prompt_parts.py` the
+user's input, `choices.py` modes, models, commands and the editor's MCP servers. `stdio.py` serves the editor and reads and writes
+the lines, `server_calls.py` starts the server behind the first answer. The protocol's library is imported with the command,
+never with a server.
 """
 
 import asyncio

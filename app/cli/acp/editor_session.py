@@ -20,10 +20,10 @@ from acp.schema import (
 
 from app.cli.acp import asks
 from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
+from app.cli.acp.editor_turn import EditorTurn, context_used
 from app.cli.acp.prompt_parts import parts_of
 from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 from app.cli.acp.transcript import EditorTranscript, plan
-from app.cli.acp.turns import EditorTurn, context_used
 from app.util import ids
 
 Json = dict[str, Any]
@@ -128,7 +128,7 @@ class EditorSession:
     async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
         turn = EditorTurn(ids.ascending("message"))
         self._turns[turn.message_id] = turn
-        self._transcript.expect(turn.message_id)
+        self._transcript.add_own_prompt(turn.message_id)
         try:
             await self._answered_prompt(turn, blocks)
             return PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())
@@ -144,12 +144,12 @@ class EditorSession:
             return
         sending = asyncio.create_task(self._send_prompt(turn, blocks, command))
         try:
-            await asyncio.wait([sending, turn.over], return_when=asyncio.FIRST_COMPLETED)
-            if not turn.over.done():
+            await asyncio.wait([sending, turn.ended], return_when=asyncio.FIRST_COMPLETED)
+            if not turn.ended.done():
                 await sending
                 if turn.is_cancelled:  # before there was anything to abort
                     await self._abort()
-            await turn.over
+            await turn.ended
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -251,7 +251,7 @@ class EditorSession:
         elif session_of(event) == self.id:
             await self._tell_own(event)
         else:
-            await self._send(*self._transcript.of_subagent(event))
+            await self._send(*self._transcript.subagent_updates(event))
 
     async def _tell_own(self, event: Json) -> None:
         kind, properties = event["type"], event["properties"]
@@ -265,7 +265,7 @@ class EditorSession:
         if kind == "session.deleted":
             self.fail(RequestError(NOT_FOUND, f"The session {self.id} was deleted"))
         for turn in self._turns.values():
-            turn.note(event)
+            turn.on_event(event)
 
     async def _follow(self, prompt: Json) -> None:
         """Another client's prompt may choose for the session, too."""
@@ -362,7 +362,7 @@ class EditorSession:
 
     def _part_of(self, request: Json) -> Json | None:
         call = request.get("tool")
-        return self._transcript.call(call["messageID"], call["callID"]) if call else None
+        return self._transcript.running_call(call["messageID"], call["callID"]) if call else None
 
     async def _reply(self, request: Json, path: str, body: Json | None = None) -> None:
         self._answered.add(request["id"])

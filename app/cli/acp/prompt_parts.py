@@ -49,20 +49,20 @@ def _embedded(block: EmbeddedResourceContentBlock) -> Json:
 
 
 def _linked(block: ResourceContentBlock) -> Json:
-    """The server reads a file, within its roots; another address is a word of the prompt."""
+    """A link to a file becomes a file part, which the server reads if its user may. Any other link stays text."""
     path = path_of(block.uri)
     if path is None:
         return {"type": "text", "text": f"[{block.name}]({block.uri})"}
     mime = block.mime_type or "text/plain"
-    is_read_as_it_is = mime.startswith("image/") or mime == "application/pdf"
+    keeps_its_type = mime.startswith("image/") or mime == "application/pdf"
     lines = _LINES.fullmatch(urlsplit(block.uri).fragment)
     query = f"?start={lines[1]}&end={lines[2] or lines[1]}" if lines else ""
     url = Path(path).as_uri() + query
-    return {"type": "file", "url": url, "filename": block.name, "mime": mime if is_read_as_it_is else "text/plain"}
+    return {"type": "file", "url": url, "filename": block.name, "mime": mime if keeps_its_type else "text/plain"}
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a file's address; an editor may send the path itself."""
+    """The path of a `file:` URL; an editor may send the path itself."""
     if uri.startswith("/"):
         return uri
     split = urlsplit(uri)
@@ -84,7 +84,8 @@ def data_of(url: str) -> str | None:
 
 
 def block_of(part: Json) -> ContentBlock | None:
-    """The block for a prompt's part; None for a part that the server has added."""
+    """The block for a prompt's part; None for a part that an editor has no block for: synthetic text, an
+    agent, a subtask."""
     if part["type"] == "text" and not part.get("synthetic"):
         return text_block(part["text"])
     if part["type"] != "file":

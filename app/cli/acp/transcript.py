@@ -1,4 +1,4 @@
-"""The editor's updates of a session, made of its events or its stored messages, each once. Pure."""
+"""Translates a session's events and stored messages to updates for the editor, each sent once. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -43,34 +43,35 @@ class EditorTranscript:
     def __init__(self, info: Json) -> None:
         self._directory = info["directory"]
         self._title = info["title"]
-        self._users: set[str] = set()
-        """Messages of users."""
-        self._own: set[str] = set()
+        self._user_messages: set[str] = set()
+        self._own_prompts: set[str] = set()
         """Messages that this editor has sent and shows already."""
-        self._shown: dict[str, str] = {}
-        """The text that was shown of each unfinished text."""
-        self._finished: set[str] = set()
-        self._behind: set[str] = set()
-        """Texts that were running when they were read: which pieces they have is unknown, so their rest comes at their end."""
-        self._calls: dict[tuple[str, str], Json] = {}
+        self._sent_text: dict[str, str] = {}
+        """By unfinished text part, the text that the editor was sent."""
+        self._finished_parts: set[str] = set()
+        self._waiting_for_end: set[str] = set()
+        """Text parts that were still streaming when the stored messages were read. It is unknown which deltas the stored text
+        has, so deltas are ignored; the rest is sent when an event brings the whole text, at the latest at its end."""
+        self._running_calls: dict[tuple[str, str], Json] = {}
         """The newest part of each running call, by its message and call."""
-        self._begun: set[str] = set()
+        self._announced_calls: set[str] = set()
+        """Calls that the editor knows, by a start or a permission request: their later updates are progress."""
 
-    def expect(self, message_id: str) -> None:
+    def add_own_prompt(self, message_id: str) -> None:
         """A prompt of this editor."""
-        self._own.add(message_id)
+        self._own_prompts.add(message_id)
 
     def is_anothers_prompt(self, info: Json) -> bool:
         """Whether the prompt is new, and another client's."""
-        return info["role"] == "user" and info["id"] not in self._users and info["id"] not in self._own
+        return info["role"] == "user" and info["id"] not in self._user_messages and info["id"] not in self._own_prompts
 
-    def call(self, message_id: str, call_id: str) -> Json | None:
-        """The part of a running call."""
-        return self._calls.get((message_id, call_id))
+    def running_call(self, message_id: str, call_id: str) -> Json | None:
+        """The newest part of a running call; None if it is not known."""
+        return self._running_calls.get((message_id, call_id))
 
     def follow_call(self, part: Json) -> None:
         """Follows a subagent's call to its end, because the editor was asked about it."""
-        self._begun.add(part["id"])
+        self._announced_calls.add(part["id"])
 
     # Events.
 
@@ -89,13 +90,14 @@ class EditorTranscript:
                 return list(self._on_session(properties["info"]))
         return []
 
-    def of_subagent(self, event: Json) -> list[SessionUpdate]:
+    def subagent_updates(self, event: Json) -> list[SessionUpdate]:
+        """Only calls that `follow_call` was given are shown; others are remembered for `running_call`."""
         part = event["properties"].get("part") or {}
         if event["type"] != "message.part.updated" or part["type"] != "tool":
             return []
-        if part["id"] in self._begun:
+        if part["id"] in self._announced_calls:
             return list(self._on_tool(part))
-        self._calls[part["messageID"], part["callID"]] = part
+        self._running_calls[part["messageID"], part["callID"]] = part
         return []
 
     def replay(self, messages: Iterable[Json]) -> list[SessionUpdate]:
@@ -105,13 +107,13 @@ class EditorTranscript:
             self._note_author(message["info"])
             for part in message["parts"]:
                 updates += self._on_part(part)
-                if part["type"] in _TEXTS and part["id"] not in self._finished:
-                    self._behind.add(part["id"])
+                if part["type"] in _TEXTS and part["id"] not in self._finished_parts:
+                    self._waiting_for_end.add(part["id"])
         return updates
 
     def _note_author(self, info: Json) -> None:
         if info["role"] == "user":
-            self._users.add(info["id"])
+            self._user_messages.add(info["id"])
 
     def _on_session(self, info: Json) -> Iterator[SessionUpdate]:
         if info["title"] != self._title:
@@ -122,36 +124,36 @@ class EditorTranscript:
     # Parts.
 
     def _on_part(self, part: Json) -> Iterator[SessionUpdate]:
-        if part["id"] in self._finished:
+        if part["id"] in self._finished_parts:
             return
-        if part["messageID"] in self._users:
-            self._finished.add(part["id"])
-            if part["messageID"] not in self._own and (block := block_of(part)):
+        if part["messageID"] in self._user_messages:
+            self._finished_parts.add(part["id"])
+            if part["messageID"] not in self._own_prompts and (block := block_of(part)):
                 yield UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
         elif part["type"] in _TEXTS:
             yield from self._on_text(part)
         elif part["type"] == "tool":
             yield from self._on_tool(part)
 
-    def _on_delta(self, gained: Json) -> Iterator[SessionUpdate]:
-        part_id, is_text = gained["partID"], gained["partType"] in _TEXTS and gained["field"] == "text"
-        if is_text and part_id not in self._behind and part_id not in self._finished:
-            yield from self._gain(part_id, gained["messageID"], gained["partType"], gained["delta"])
+    def _on_delta(self, properties: Json) -> Iterator[SessionUpdate]:
+        part_id, is_text = properties["partID"], properties["partType"] in _TEXTS and properties["field"] == "text"
+        if is_text and part_id not in self._waiting_for_end and part_id not in self._finished_parts:
+            yield from self._append_text(part_id, properties["messageID"], properties["partType"], properties["delta"])
 
     def _on_text(self, part: Json) -> Iterator[SessionUpdate]:
         """A text that a plugin has replaced stays as it was shown: editors cannot take it back."""
-        shown, text = self._shown.get(part["id"], ""), part["text"]
+        shown, text = self._sent_text.get(part["id"], ""), part["text"]
         is_finished = bool((part.get("time") or {}).get("end"))
         if text.startswith(shown) and not part.get("ignored"):
-            yield from self._gain(part["id"], part["messageID"], part["type"], text[len(shown) :])
+            yield from self._append_text(part["id"], part["messageID"], part["type"], text[len(shown) :])
         if is_finished:
-            self._finished.add(part["id"])
-            self._shown.pop(part["id"], None)
+            self._finished_parts.add(part["id"])
+            self._sent_text.pop(part["id"], None)
 
-    def _gain(self, part_id: str, message_id: str, kind: str, text: str) -> Iterator[SessionUpdate]:
+    def _append_text(self, part_id: str, message_id: str, kind: str, text: str) -> Iterator[SessionUpdate]:
         if not text:
             return
-        self._shown[part_id] = self._shown.get(part_id, "") + text
+        self._sent_text[part_id] = self._sent_text.get(part_id, "") + text
         if kind == "reasoning":
             yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text), message_id=message_id)
         else:
@@ -159,14 +161,14 @@ class EditorTranscript:
 
     def _on_tool(self, part: Json) -> Iterator[SessionUpdate]:
         if part["state"]["status"] in ("completed", "error"):
-            self._finished.add(part["id"])
-            self._calls.pop((part["messageID"], part["callID"]), None)
+            self._finished_parts.add(part["id"])
+            self._running_calls.pop((part["messageID"], part["callID"]), None)
         else:
-            self._calls[part["messageID"], part["callID"]] = part
-        if part["id"] in self._begun:
+            self._running_calls[part["messageID"], part["callID"]] = part
+        if part["id"] in self._announced_calls:
             yield progressed(part, self._directory)
         else:
-            self._begun.add(part["id"])
+            self._announced_calls.add(part["id"])
             yield started(part, self._directory)
 
 

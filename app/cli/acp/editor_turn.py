@@ -1,4 +1,4 @@
-"""A prompt of the editor, and how it ended. Pure."""
+"""Follows the turn of an editor's prompt to its end: finish reason, error, tokens. No I/O."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,24 +12,25 @@ from app.cli.acp.server_calls import INTERNAL
 
 Json = dict[str, Any]
 
-_STOPS: dict[str | None, StopReason] = {"length": "max_tokens", "content-filter": "refusal"}
+_STOP_REASONS: dict[str | None, StopReason] = {"length": "max_tokens", "content-filter": "refusal"}
 """By the last answer's finish reason; every other one is the end of a turn."""
 
 
 @dataclass
 class EditorTurn:
-    """`message_id`: the prompt's. `is_stored`: a turn that ends from now on answers the prompt."""
+    """`message_id`: the prompt's. `is_stored`: the prompt's message has been seen, or the turn has none: the next
+    `session.idle` ends it."""
 
     message_id: str
     is_stored: bool = False
     is_cancelled: bool = False
     finish: str | None = None
     error: Json | None = None
-    spent: list[Json] = field(default_factory=list)
+    step_tokens: list[Json] = field(default_factory=list)
     """The tokens of the turn's steps."""
-    over: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def note(self, event: Json) -> None:
+    def on_event(self, event: Json) -> None:
         properties = event["properties"]
         if event["type"] == "message.updated":
             info = properties["info"]
@@ -39,17 +40,17 @@ class EditorTurn:
         if not self.is_stored:
             return
         if event["type"] == "message.part.updated" and properties["part"]["type"] == "step-finish":
-            self.spent.append(properties["part"]["tokens"])
+            self.step_tokens.append(properties["part"]["tokens"])
         if event["type"] == "session.idle":
             self.end()
 
     def end(self, failure: Exception | None = None) -> None:
-        if self.over.done():
+        if self.ended.done():
             return
         if failure is None:
-            self.over.set_result(None)
+            self.ended.set_result(None)
         else:
-            self.over.set_exception(failure)
+            self.ended.set_exception(failure)
 
     def stop_reason(self) -> StopReason:
         """Raises RequestError if the turn failed."""
@@ -60,27 +61,27 @@ class EditorTurn:
             return "max_tokens"
         if self.error:
             raise RequestError(INTERNAL, error_text(self.error), {"name": error})
-        return _STOPS.get(self.finish, "end_turn")
+        return _STOP_REASONS.get(self.finish, "end_turn")
 
     def usage(self) -> Usage | None:
-        if not self.spent:
+        if not self.step_tokens:
             return None
-        tokens = [(each["input"], each["output"], each["reasoning"], *cached(each)) for each in self.spent]
-        read, written, thought, cache_read, cache_write = (sum(column) for column in zip(*tokens, strict=True))
+        tokens = [(each["input"], each["output"], each["reasoning"], *cache_tokens(each)) for each in self.step_tokens]
+        input_, output, reasoning, cache_read, cache_write = (sum(column) for column in zip(*tokens, strict=True))
         return Usage(
-            input_tokens=read,
-            output_tokens=written,
-            thought_tokens=thought,
+            input_tokens=input_,
+            output_tokens=output,
+            thought_tokens=reasoning,
             cached_read_tokens=cache_read,
             cached_write_tokens=cache_write,
-            total_tokens=read + written + thought + cache_read + cache_write,
+            total_tokens=input_ + output + reasoning + cache_read + cache_write,
         )
 
 
-def cached(tokens: Json) -> tuple[int, int]:
+def cache_tokens(tokens: Json) -> tuple[int, int]:
     return tokens["cache"]["read"], tokens["cache"]["write"]
 
 
 def context_used(tokens: Json) -> int:
     """What the next request carries, after a step with these tokens."""
-    return int(tokens["input"] + tokens["output"] + tokens["reasoning"] + sum(cached(tokens)))
+    return int(tokens["input"] + tokens["output"] + tokens["reasoning"] + sum(cache_tokens(tokens)))
