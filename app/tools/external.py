@@ -15,7 +15,7 @@ from app.tools import process
 from app.tools.base import Arguments, ExternalTool, Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tools.command_output import CommandOutput
 from app.tools.mcp.servers import McpServers
-from app.tools.mcp.values import McpFailure, McpTimeout, Offers, ServerTool
+from app.tools.mcp.values import McpFailure, McpTimeout, ServerOffers, ServerTool
 from app.tools.plugins import runner
 from app.tools.plugins.api import PluginCommandEnd
 from app.tools.plugins.api import PluginTool as Definition
@@ -149,7 +149,7 @@ class McpTool(ExternalTool):
         return ToolResult(title="", output=content.text, attachments=list(content.files))
 
 
-def mcp_tools(servers: McpServers, offers: Iterable[Offers]) -> list[McpTool]:
+def mcp_tools(servers: McpServers, offers: Iterable[ServerOffers]) -> list[McpTool]:
     return [McpTool(servers, tool) for offered in offers for tool in offered.tools]
 
 

@@ -52,7 +52,7 @@ from app.tools.mcp.values import (
     McpFailure,
     McpTarget,
     McpWatch,
-    Offers,
+    ServerOffers,
     ServerPrompt,
     ServerResource,
     ServerTool,
@@ -334,12 +334,12 @@ async def _listen(client: Client, stack: AsyncExitStack) -> None:
         log.warning("an MCP server will not tell of its changes: %s", error)
 
 
-async def offers(client: Client, server: str) -> Offers:
+async def offers(client: Client, server: str) -> ServerOffers:
     can = client.server_capabilities
     tools = await _pages(client.list_tools) if can.tools else []
     prompts = await _optional(client.list_prompts, server) if can.prompts else []
     resources = await _optional(client.list_resources, server) if can.resources else []
-    return Offers(
+    return ServerOffers(
         tuple(_tool(server, tool) for page in tools for tool in page.tools),
         tuple(_prompt(server, prompt) for page in prompts for prompt in page.prompts),
         tuple(_resource(server, resource) for page in resources for resource in page.resources),

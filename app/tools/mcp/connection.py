@@ -19,7 +19,7 @@ from app.schema.project import (
     MCPStatusNeedsAuth,
     MCPStatusNeedsClientRegistration,
 )
-from app.tools.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, Offers, SignInNeeded, takes_sign_in
+from app.tools.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, ServerOffers, SignInNeeded, takes_sign_in
 from app.util.secrets import redacted
 from app.util.tasks import forget_failure
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAREWELL_SECONDS = 2.0
+CLOSE_GRACE_SECONDS = 2.0
 """The grace period for closing a connection before it is cancelled."""
 _UNAUTHORIZED = 401
 
 
 class McpConnection:
-    """Opens at once. `answer_seconds`: to answer a request; a tool that reports progress may take that long between reports.
-    `on_change` is called when the server's tools have changed, except when it is closed."""
+    """Begins to connect when it is created. `answer_seconds`: the timeout of a request; each progress report of a tool starts it
+    anew. `on_change` is called when the server's tools have changed, but not after `close`."""
 
     def __init__(self, target: McpTarget, connect_seconds: float, answer_seconds: float, on_change: Callable[[], None]) -> None:
         self.target = target
-        self.offers = Offers()
+        self.offers = ServerOffers()
         self.status: MCPStatus | None = None
         """None while connecting."""
         self._connect_seconds = connect_seconds
@@ -50,7 +50,7 @@ class McpConnection:
         self._watch = McpWatch()
         self._client: Client | None = None
         self._opened = asyncio.Event()
-        self._was_up = False
+        self._was_connected = False
         self._closing = False
         self._scope = anyio.CancelScope()
         self._began = time.monotonic()
@@ -59,7 +59,7 @@ class McpConnection:
     @property
     def is_lost(self) -> bool:
         """Whether the connection was up and has ended without being closed."""
-        return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
+        return self._was_connected and not self._closing and (self._watch.end is not None or self._task.done())
 
     async def wait_opened(self) -> None:
         """Returns when the connection is up, or has failed."""
@@ -77,7 +77,7 @@ class McpConnection:
         self._closing = True
         if self._client is not None:
             self._watch.stop()
-            await asyncio.wait([self._task], timeout=FAREWELL_SECONDS)
+            await asyncio.wait([self._task], timeout=CLOSE_GRACE_SECONDS)
         self._scope.cancel()
         await asyncio.wait([self._task])
 
@@ -86,34 +86,36 @@ class McpConnection:
         from app.tools.mcp.client import of_tool_call
 
         return of_tool_call(
-            await self._request(lambda client, progressed: client.call_tool(name, arguments, progress_callback=progressed))
+            await self._request(
+                lambda client, extend_timeout: client.call_tool(name, arguments, progress_callback=extend_timeout)
+            )
         )
 
-    async def prompt(self, name: str, arguments: dict[str, str]) -> Content:
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> Content:
         from app.tools.mcp.client import of_prompt
 
         return of_prompt(await self._request(lambda client, _: client.get_prompt(name, arguments)))
 
-    async def resource(self, uri: str) -> Content:
+    async def read_resource(self, uri: str) -> Content:
         from app.tools.mcp.client import of_resource
 
         return of_resource(await self._request(lambda client, _: client.read_resource(uri)))
 
-    async def _request(self, ask: "Callable[[Client, ProgressFnT], Awaitable[T]]") -> T:
+    async def _request(self, send: "Callable[[Client, ProgressFnT], Awaitable[T]]") -> T:
         if self._client is None:
             raise McpFailure("The server is not connected")
         try:
             async with asyncio.timeout(self._answer_seconds) as clock:
 
-                async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                async def extend_timeout(progress: float, total: float | None, message: str | None) -> None:
                     clock.reschedule(asyncio.get_running_loop().time() + self._answer_seconds)
 
-                return await _abandonable(ask(self._client, progressed))
+                return await _without_waiting_for_cancel(send(self._client, extend_timeout))
         except TimeoutError as error:
             raise McpTimeout(f"The server has not answered for {self._answer_seconds:g} s") from error
         except Exception as error:
             cause = self._watch.end or error
-            raise McpFailure(self._told(cause)) from error
+            raise McpFailure(self._redacted_message(cause)) from error
 
     async def _run(self) -> None:
         cause: Exception | None = None
@@ -121,13 +123,13 @@ class McpConnection:
             with self._scope:
                 self._scope.deadline = anyio.current_time() + self._connect_seconds
                 await self._serve()
-        except Exception as error:  # noqa: BLE001  whatever it is, it is the status of this server and of nothing else
-            cause = self._watch.end or _first(error)
+        except Exception as error:  # noqa: BLE001  any error becomes the status of this MCP server; nothing else may fail by it
+            cause = self._watch.end or _first_cause(error)
         finally:
             self._client = None
-            self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
+            self.status = MCPStatusDisabled() if self._closing else self._failure_status(cause)
             self._opened.set()
-            self._set_offers(Offers())
+            self._set_offers(ServerOffers())
 
     async def _serve(self) -> None:
         await asyncio.to_thread(import_module, "app.tools.mcp.client")  # the SDK takes most of a second to import
@@ -136,37 +138,39 @@ class McpConnection:
         async with open_client(self.target, self._watch) as client:
             self._set_offers(await offers(client, self.target.name))
             self._scope.deadline = math.inf
-            self._client, self.status, self._was_up = client, MCPStatusConnected(), True
+            self._client, self.status, self._was_connected = client, MCPStatusConnected(), True
             self._opened.set()
             while await self._watch.change():
                 with anyio.fail_after(self._answer_seconds):
                     self._set_offers(await offers(client, self.target.name))
 
-    def _set_offers(self, offers: Offers) -> None:
+    def _set_offers(self, offers: ServerOffers) -> None:
         before, self.offers = self.offers, offers
         if before.tools != offers.tools and not self._closing:
             self._on_change()
 
-    def _explained(self, cause: Exception | None) -> MCPStatus:
+    def _failure_status(self, cause: Exception | None) -> MCPStatus:
         """`cause` is None if connecting took too long."""
         from mcp.client.auth import OAuthRegistrationError
 
-        asks = self._watch.last_status == _UNAUTHORIZED and self.target.sign_in is None and takes_sign_in(self.target.config)
-        if asks or isinstance(cause, SignInNeeded):
+        needs_sign_in = (
+            self._watch.last_status == _UNAUTHORIZED and self.target.sign_in is None and takes_sign_in(self.target.config)
+        )
+        if needs_sign_in or isinstance(cause, SignInNeeded):
             return MCPStatusNeedsAuth()
         if isinstance(cause, OAuthRegistrationError):
-            return MCPStatusNeedsClientRegistration(error=self._told(cause))
+            return MCPStatusNeedsClientRegistration(error=self._redacted_message(cause))
         if cause is None:
             return MCPStatusFailed(error=f"The server did not answer within {self._connect_seconds:g} s")
-        return MCPStatusFailed(error=self._told(cause))
+        return MCPStatusFailed(error=self._redacted_message(cause))
 
-    def _told(self, cause: Exception) -> str:
+    def _redacted_message(self, cause: Exception) -> str:
         """The message without the configuration's secrets, which a server or a failed address may quote."""
         return redacted(str(cause), self.target.secrets()) or type(cause).__name__
 
 
-async def _abandonable(work: Awaitable[T]) -> T:
-    """When cancelled it cancels the work and does not wait for it: telling a server that hangs can take seconds."""
+async def _without_waiting_for_cancel(work: Awaitable[T]) -> T:
+    """A cancellation is passed on to the work, whose end is not waited for: notifying a server that hangs can take seconds."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(forget_failure)
     try:
@@ -176,7 +180,8 @@ async def _abandonable(work: Awaitable[T]) -> T:
         raise
 
 
-def _first(error: Exception) -> Exception:
+def _first_cause(error: Exception) -> Exception:
+    """The first error inside nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

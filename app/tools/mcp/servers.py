@@ -17,7 +17,7 @@ from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.tools.mcp.connection import McpConnection
-from app.tools.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, Offers, SignIn
+from app.tools.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, ServerOffers, SignIn
 from app.util.tasks import TaskSet
 
 OWN_STATES = "mcp "
@@ -238,7 +238,7 @@ class McpServers:
 
     # What the servers offer.
 
-    async def offers(self) -> list[Offers]:
+    async def offers(self) -> list[ServerOffers]:
         """Of connected servers. A server whose connection was lost is connected again; one that is connecting gets a moment."""
         if not self._servers:
             return []
@@ -252,10 +252,10 @@ class McpServers:
         return await (await self._require_connection(server)).call_tool(tool, arguments)
 
     async def prompt(self, server: str, prompt: str, arguments: dict[str, str]) -> Content:
-        return await (await self._require_connection(server)).prompt(prompt, arguments)
+        return await (await self._require_connection(server)).get_prompt(prompt, arguments)
 
     async def resource(self, server: str, uri: str) -> Content:
-        return await (await self._require_connection(server)).resource(uri)
+        return await (await self._require_connection(server)).read_resource(uri)
 
     async def _require_connection(self, name: str) -> McpConnection:
         server = self._servers.get(name)

@@ -59,7 +59,7 @@ class ServerResource:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class ServerOffers:
     tools: tuple[ServerTool, ...] = ()
     prompts: tuple[ServerPrompt, ...] = ()
     resources: tuple[ServerResource, ...] = ()
