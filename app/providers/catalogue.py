@@ -39,9 +39,9 @@ LONG_CONTEXT = 200_000
 """The tokens of a prompt, including cached ones, above which `experimentalOver200K` is the price of all of them."""
 
 
-def merge_entry(listed: RawEntry, said: RawEntry) -> dict[str, Any]:
+def merge_entry(listed: RawEntry, configured: RawEntry) -> dict[str, Any]:
     """The configuration's entry over the listed one; a key that it leaves out, or sets to null, stays as listed."""
-    return deep_merge(listed, {name: value for name, value in said.items() if value is not None})
+    return deep_merge(listed, {name: value for name, value in configured.items() if value is not None})
 
 
 def make_model(provider_id: str, model_id: str, entry: RawEntry, provider: RawEntry) -> Model:
@@ -87,18 +87,19 @@ def _media(entry: RawEntry, side: str) -> Modalities:
     return Modalities() if named is None else Modalities(**{name: name in named for name in Modalities.model_fields})
 
 
-def _cost(said: RawEntry) -> ModelPrice:
-    """`context_over_200k` is only in configurations: models.dev has tiers, and OpenCode takes a single one for it."""
-    over, listed = said.get("context_over_200k"), said.get("tiers") or []
+def _cost(prices: RawEntry) -> ModelPrice:
+    """Only configurations have `context_over_200k`, and it replaces the tiers. models.dev has tiers; a single tier from
+    LONG_CONTEXT on is also shown as `experimentalOver200K`, as OpenCode does."""
+    over, listed = prices.get("context_over_200k"), prices.get("tiers") or []
     tiers = [] if over else [PriceTier(**_amounts(tier), tier=CostTier(size=tier["tier"]["size"])) for tier in listed]
     if len(tiers) == 1 and tiers[0].tier.size >= LONG_CONTEXT:
         over = listed[0]
-    return ModelPrice(**_amounts(said), tiers=tiers or None, experimental_over_200k=Price(**_amounts(over)) if over else None)
+    return ModelPrice(**_amounts(prices), tiers=tiers or None, experimental_over_200k=Price(**_amounts(over)) if over else None)
 
 
-def _amounts(said: RawEntry) -> dict[str, Any]:
+def _amounts(prices: RawEntry) -> dict[str, Any]:
     """Negative prices count as 0: they would be a credit."""
-    input_, output, read, write = (max(said.get(name) or 0, 0) for name in ("input", "output", "cache_read", "cache_write"))
+    input_, output, read, write = (max(prices.get(name) or 0, 0) for name in ("input", "output", "cache_read", "cache_write"))
     return {"input": input_, "output": output, "cache": CachePrice(read=read, write=write)}
 
 
@@ -114,13 +115,13 @@ def _variants(merged: Variants) -> Variants:
 # Listed providers and models.
 
 
-LISTED = Path(__file__).with_name("models.jsonl")
+MODELS_FILE = Path(__file__).with_name("models.jsonl")
 
 
 class Catalogue:
     """`providers`: those that can be connected, without their models. One instance per process."""
 
-    def __init__(self, file: Path = LISTED) -> None:
+    def __init__(self, file: Path = MODELS_FILE) -> None:
         self._file = file
         self._models: dict[str, dict[str, Model]] = {}
         with file.open("rb") as lines:
@@ -130,6 +131,7 @@ class Catalogue:
         """The listed models by id; none of an unlisted provider."""
         if provider_id not in self.providers:
             return {}
+        # Each line begins with its provider (scripts/refresh_models.py), so that other lines need no parsing.
         start = f'{{"of":"{provider_id}",'.encode()
         with self._file.open("rb") as lines:
             found = [orjson.loads(line) for line in lines if line.startswith(start)]
@@ -143,16 +145,16 @@ class Catalogue:
         return self._models.get(provider_id, {})
 
 
-def known_info(known: Catalogue, provider_id: str) -> ProviderInfo:
-    """A known provider that is not connected, for clients."""
-    provider = known.providers[provider_id]
+def unconnected_provider_info(catalogue: Catalogue, provider_id: str) -> ProviderInfo:
+    """A provider of the catalogue that is not connected, for clients."""
+    provider = catalogue.providers[provider_id]
     return ProviderInfo(
         id=provider_id,
         name=provider["name"],
         source="custom",
         env=provider["env"],
         options=provider.get("options", {}),
-        models={id_: model for id_, model in known.models(provider_id).items() if model.status in ("active", "beta")},
+        models={id_: model for id_, model in catalogue.models(provider_id).items() if model.status in ("active", "beta")},
     )
 
 

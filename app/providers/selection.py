@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from app.providers.catalogue import Catalogue, known_info
+from app.providers.catalogue import Catalogue, unconnected_provider_info
 from app.providers.connected import ProviderSettings
 from app.schema.base import Wire
 from app.schema.errors import ServiceError
@@ -140,7 +140,7 @@ def config_providers(connected: Connected) -> ConnectedProviders:
 
 def provider_list(known: Catalogue, connected: Connected, settings: ProviderSettings) -> ProviderList:
     """All providers that can be connected. Loads the models of all known providers."""
-    offered = {id_: known_info(known, id_) for id_ in known.providers if settings.allows(id_)}
+    offered = {id_: unconnected_provider_info(known, id_) for id_ in known.providers if settings.allows(id_)}
     merged = {**offered, **connected}
     return ProviderList(all=[_masked(info) for info in merged.values()], default=_defaults(merged), connected=list(connected))
 

@@ -10,7 +10,7 @@ import pytest
 from fake_provider import reasoning_model
 
 from app.providers.base import Npm
-from app.providers.catalogue import LISTED, Catalogue, known_info
+from app.providers.catalogue import MODELS_FILE, Catalogue, unconnected_provider_info
 from app.providers.connected import ProviderSettings, assemble
 from app.providers.options import derive_variants
 from app.providers.selection import auth_methods, config_providers, provider_list
@@ -275,9 +275,9 @@ def test_real_models_have_prices_windows_and_abilities():
 
 
 def test_the_list_says_of_when_it_is_and_leaves_out_what_cannot_be_connected():
-    first = json.loads(LISTED.read_text().partition("\n")[0])
+    first = json.loads(MODELS_FILE.read_text().partition("\n")[0])
     assert date.fromisoformat(first["date"]) and first["source"] == "https://models.dev/api.json"
-    assert list(known_info(SmallCatalogue(), "acme").models) == ["big"] and Catalogue().models("nobody") == {}
+    assert list(unconnected_provider_info(SmallCatalogue(), "acme").models) == ["big"] and Catalogue().models("nobody") == {}
 
 
 def test_the_script_makes_a_list_of_chat_models_with_its_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
