@@ -1,6 +1,6 @@
 """Checks a server's surroundings: versions, data directory, database, snapshots, configuration, and what several servers share:
-PostgreSQL, Redis, the volume with the data directory, the time. For `doctor`; and a start says how the server works: alone on
-SQLite, or as one of several on PostgreSQL, with or without Redis."""
+PostgreSQL, Redis, the volume with the data directory, the time. `examine` is `opensession doctor`; `startup_lines` tells at each
+start whether the server works alone or with others."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app import __version__
-from app.events.bus.redis_link import RedisUnusable, find_redis
+from app.events.bus.redis_link import RedisUnusable, describe_redis
 from app.project.config.flags import Flags
 from app.project.config.loader import load
 from app.project.discovery import ProjectInfo, discover
@@ -113,10 +113,10 @@ def _is_open(path: Path) -> bool:
 
 
 async def _undo(settings: Settings, directory: Path) -> Finding:
-    real, place = Path(os.path.realpath(directory)), await discover(directory)  # noqa: ASYNC240
-    if place.git is not None:
+    real, project = Path(os.path.realpath(directory)), await discover(directory)  # noqa: ASYNC240
+    if project.git is not None:
         return Finding("undo", "fine", f"of {directory}: what git does not ignore")
-    git_dir = snapshot_dir(settings.data_dir, place.id, real)
+    git_dir = snapshot_dir(settings.data_dir, project.id, real)
     reason = await Snapshots(git_dir, Git(OFF, HeldDirectory(real)), real, [settings.data_dir]).no_undo()
     if reason is None:
         return Finding("undo", "fine", f"of {directory}, which is outside git")
@@ -124,26 +124,26 @@ async def _undo(settings: Settings, directory: Path) -> Finding:
 
 
 async def _configuration(directory: Path) -> list[Finding]:
-    place, flags = await discover(directory), Flags.from_env()
+    project, flags = await discover(directory), Flags.from_env()
     try:
-        loaded = load(directory, place.checkout, flags)
+        loaded = load(directory, project.checkout, flags)
     except ServiceError as error:
         return [Finding("configuration", "fault", error.message)]
     refused: list[OSError] = []
-    read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions), refused.append)
+    read_files(InstructionScope(directory, project.checkout, flags, loaded.config.instructions), refused.append)
     refused += filter(None, [obstacle(directory)])
-    named = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
-    left_out = [Finding("configuration", "fault", f"left out: {text}") for text in named]
+    problems = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
+    left_out = [Finding("configuration", "fault", f"left out: {text}") for text in problems]
     unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]
     readable = [Finding("configuration", "fine", f"of {directory}: every layer can be read")]
-    return [*(left_out or readable), *unused, *await _programs(directory, place, loaded.config)]
+    return [*(left_out or readable), *unused, *await _programs(directory, project, loaded.config)]
 
 
-async def _programs(directory: Path, place: ProjectInfo, config: Config) -> list[Finding]:
+async def _programs(directory: Path, project: ProjectInfo, config: Config) -> list[Finding]:
     """The language servers and formatters of the directory, none of which is run. A configured server that is not found is a
     note."""
     flags, environment = Flags.from_env(), minimal()
-    workspace = SandboxWorkspace(directory, place.checkout, config.sandbox)
+    workspace = SandboxWorkspace(directory, project.checkout, config.sandbox)
     servers = programs_found(config.lsp, flags, directory, workspace.top, environment.get("PATH"))
     found = [name for name, program in servers.items() if program]
     missing = [name for name, program in servers.items() if not program]
@@ -158,8 +158,8 @@ async def _programs(directory: Path, place: ProjectInfo, config: Config) -> list
 
 
 CONNECTIONS_OF_A_SERVER = 6
-CLOCK_SECONDS = 1.0
-LOCK_SECONDS = 10
+MAX_CLOCK_DIFFERENCE_SECONDS = 1.0
+LOCK_TIMEOUT_SECONDS = 10
 
 _TRY_LOCK = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
@@ -180,7 +180,7 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
 
 
 def _postgres(connection: Connection) -> Iterator[Finding]:
-    found = maintenance.product(connection)
+    found = maintenance.describe_database(connection)
     if maintenance.is_read_only(connection):
         yield Finding("PostgreSQL", "fault", f"{found} is read-only: name the primary in OPENSESSION_DATABASE_URL")
         return
@@ -194,7 +194,7 @@ def _postgres(connection: Connection) -> Iterator[Finding]:
 
 def _clock(connection: Connection) -> Finding:
     ahead = maintenance.clock_ahead_seconds(connection)
-    if abs(ahead) <= CLOCK_SECONDS:
+    if abs(ahead) <= MAX_CLOCK_DIFFERENCE_SECONDS:
         return Finding("clocks", "fine", f"this machine's and the database's differ by {abs(ahead):.2f} s")
     where = "ahead of" if ahead > 0 else "behind"
     text = f"the database's is {abs(ahead):.0f} s {where} this machine's: leases hold, but times in messages and logs are wrong"
@@ -205,7 +205,7 @@ def _redis(settings: Settings) -> Finding:
     if settings.redis_url is None:
         return Finding("Redis", "note", "none is named: events of other servers are read from the database")
     try:
-        return Finding("Redis", "fine", find_redis(settings.redis_url))
+        return Finding("Redis", "fine", describe_redis(settings.redis_url))
     except RedisUnusable as error:
         return Finding("Redis", "fault", str(error))
 
@@ -231,41 +231,46 @@ def _lock(data_dir: Path) -> Finding:
         except OSError as error:
             return Finding("volume", "fault", f"{data_dir}: files there cannot be locked ({error.strerror})")
         command = [sys.executable, "-c", _TRY_LOCK, file.name]
-        other = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=LOCK_SECONDS, env={"PATH": os.defpath})
+        other = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=LOCK_TIMEOUT_SECONDS, env={"PATH": os.defpath})
     if other.returncode == 0:
         return Finding("volume", "fault", f"{data_dir}: a file that is locked could be locked by another process")
     return Finding("volume", "fine", "locks work between processes of this machine")
 
 
-# Sentences at a start.
+# What a start prints.
 
 
-def mode(settings: Settings) -> list[str]:
-    """Sentences for a server that is about to start on a database of the current schema. Raises StorageError."""
+def startup_lines(settings: Settings) -> list[str]:
+    """The lines that a starting server prints on how it works: alone or with others, with or without Redis. Needs a database of
+    the current schema. Raises StorageError."""
     engine = make_engine(settings.resolved_database_url)
     try:
         with engine.connect() as connection:
-            found = maintenance.product(connection)
+            found = maintenance.describe_database(connection)
             others = [each for each in work_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
     finally:
         engine.dispose()
     if engine.dialect.name == "sqlite":
-        said = [f"Mode: one server on SQLite ({found})"]
+        lines = [f"Mode: one server on SQLite ({found})"]
         unused = "OPENSESSION_REDIS_URL is not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)."
-        return [*said, unused] if settings.redis_url else said
-    return [f"Mode: several servers on PostgreSQL ({found})", _said_of_redis(settings), *_said_of(others, settings.data_dir)]
+        return [*lines, unused] if settings.redis_url else lines
+    return [
+        f"Mode: several servers on PostgreSQL ({found})",
+        _redis_line(settings),
+        *_other_servers_lines(others, settings.data_dir),
+    ]
 
 
-def _said_of_redis(settings: Settings) -> str:
+def _redis_line(settings: Settings) -> str:
     if settings.redis_url is None:
         return "Without Redis: events of other servers are read from the database (OPENSESSION_REDIS_URL names one)."
     try:
-        return f"Events between servers: {find_redis(settings.redis_url)}"
+        return f"Events between servers: {describe_redis(settings.redis_url)}"
     except RedisUnusable as error:
         return f"{error}. Until it can, events of other servers are read from the database."
 
 
-def _said_of(others: Sequence[Any], data_dir: Path) -> Iterator[str]:
+def _other_servers_lines(others: Sequence[Any], data_dir: Path) -> Iterator[str]:
     yield f"Other servers of this database: {', '.join(each.address for each in others) or 'none yet'}"
     if elsewhere := _elsewhere(data_dir, others):
         yield f"WARNING: {', '.join(elsewhere)} see another directory than {data_dir}: mount the same volume there."

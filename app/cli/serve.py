@@ -72,14 +72,14 @@ def _login(settings: Settings) -> str | None:
 
 
 def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
-    from app.cli.checks import mode
+    from app.cli.checks import startup_lines
     from app.http_server import http_server
     from app.main import create_app
 
     bound = _bind(hostname, port)
     with database_must_do(), sandbox_must_do():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
-        found = mode(settings)
+        found = startup_lines(settings)
     server = http_server(application, settings)
     freeze_gc()
     advice = (

@@ -36,7 +36,7 @@ class Finding:
     act: Callable[[], object] | None = None
 
 
-def product(connection: Connection) -> str:
+def describe_database(connection: Connection) -> str:
     """Name, version and address of the database's server, without a login."""
     url = connection.engine.url
     if connection.dialect.name == "sqlite":

@@ -35,7 +35,7 @@ MAX_LENGTH = 100
 PAUSE_SECONDS = 0.3
 """How long a title request waits for the answer, so that the answers to simultaneous prompts begin before any title."""
 MAX_REMEMBERED = 10_000
-"""Sessions whose title is not requested again."""
+"""How many sessions are remembered so that their title is not requested again."""
 _MAX_ATTEMPTS = 3
 _THINKING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
@@ -83,14 +83,14 @@ class Titles:
         if answer is None:
             return None
         text, usage = answer
-        title = clean(text)
+        title = title_from_answer(text)
         if title is None:
-            return await self._count(instance, prompt, usage)
+            return await self._store_usage(instance, prompt, usage)
         try:
             await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, title, usage)
         except NotFound:
             self._forget(prompt.session_id)
-            await self._count(instance, prompt, usage)
+            await self._store_usage(instance, prompt, usage)
             raise
 
     async def _request(
@@ -116,12 +116,12 @@ class Titles:
                     log.warning("no title for %s: %s", prompt.session_id, failure)
         return None
 
-    async def _count(self, instance: Instance, prompt: UserMessage, usage: StepUsage) -> None:
+    async def _store_usage(self, instance: Instance, prompt: UserMessage, usage: StepUsage) -> None:
         await self._store.write(prompt.session_id, instance.location.directory, lambda tx: tx.add_usage(usage))
 
 
 async def _read(events: AsyncIterator[StreamEvent], model: Model) -> tuple[str, StepUsage]:
-    """The model's text, and the usage for the ledger, which no message of the session has.
+    """The model's text, and the usage of the request, which is in the ledger alone: no message of the session has it.
 
     Keeps no events: each of millions of tiny ones would take more memory than its text."""
     text, used = StringIO(), Usage()
@@ -142,20 +142,20 @@ def title_context(session: Session, history: Sequence[MessageWithParts]) -> list
         return None
     failed = {m.info.parent_id for m in history if isinstance(m.info, AssistantMessage) and m.info.error is not None}
     for position, message in enumerate(history):
-        if _is_real_prompt(message) and message.info.id not in failed:
+        if _is_users_prompt(message) and message.info.id not in failed:
             return [*history[:position], _with_tasks_as_text(message)]
     return None
 
 
-def clean(answer: str) -> str | None:
+def title_from_answer(answer: str) -> str | None:
     """The first non-empty line outside `<think>`, at most MAX_LENGTH characters."""
     lines = (line.strip() for line in _THINKING.sub("", answer).splitlines())
     first = next((line for line in lines if line), None)
     return first[: MAX_LENGTH - 3] + "..." if first and len(first) > MAX_LENGTH else first
 
 
-def _is_real_prompt(message: MessageWithParts) -> bool:
-    """Not one that the server has made."""
+def _is_users_prompt(message: MessageWithParts) -> bool:
+    """False for a prompt that the server has made: a compaction request, synthetic text."""
     made = (isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic) for part in message.parts)
     return isinstance(message.info, UserMessage) and not all(made)
 

@@ -24,7 +24,7 @@ class RedisUnusable(Exception):
     """The message says what to do. Servers work on without Redis: they read each other's events from the database."""
 
 
-def find_redis(url: str) -> str:
+def describe_redis(url: str) -> str:
     """Its version and address. A message is published and received, as the event bus does. Raises RedisUnusable."""
     try:
         import redis

@@ -5,7 +5,7 @@ from conversation import assistant, compaction, file, subtask, text, user
 from app.schema.message import MessageWithParts
 from app.sessions.summary import default_title
 from app.turn.ends import aborted
-from app.turn.titles import MAX_LENGTH, clean, title_context
+from app.turn.titles import MAX_LENGTH, title_context, title_from_answer
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from app.turn.titles import MAX_LENGTH, clean, title_context
     ],
 )
 def test_a_title_is_the_first_line_that_says_something(answer: str, expected: str | None) -> None:
-    assert clean(answer) == expected
+    assert title_from_answer(answer) == expected
 
 
 UNNAMED = session_parts.session(title=default_title(child=False))
