@@ -162,7 +162,7 @@ class McpAnswer(Response):
             return await receive() if body is None else {"type": "http.request", "body": body, "more_body": False}
 
         scope[over_http.DIRECTORY] = self._directory
-        await over_http.answer(scope, receive_again, send, most_bytes=self._most_bytes)
+        await over_http.answer(scope, receive_again, send, max_body_bytes=self._most_bytes)
 
 
 @served.post("", dependencies=READS)

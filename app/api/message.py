@@ -34,7 +34,7 @@ from app.server import Server
 from app.sessions.rows import PromptedSession
 from app.sessions.service import check_part_is_at
 from app.sessions.usage import check_part_size
-from app.turn.intake.prompt_queue import Waiting
+from app.turn.intake.prompt_queue import QueuedPromptWait
 from app.turn.intake.prompts import AcceptedPrompt
 from app.workspace.instance import Instance
 
@@ -57,48 +57,51 @@ async def messages(
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
-_PROMPTED = documented(409, 413, 429, 507)
+_PROMPT_ERRORS = documented(409, 413, 429, 507)
 
 
-class PromptedInstance(NamedTuple):
-    session: PromptedSession
+class PromptTarget(NamedTuple):
+    prompted: PromptedSession
     instance: Instance
 
 
-async def _prompted(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> PromptedInstance:
+async def _find_target(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> PromptTarget:
     """Raises NotFound, DirectoryForbidden."""
     prompted = await app.store.session_to_prompt(session_id)
-    return PromptedInstance(prompted, await instance_of_session(app, who, prompted.session, directory))
+    return PromptTarget(prompted, await instance_of_session(app, who, prompted.session, directory))
 
 
-Prompted = Annotated[PromptedInstance, Depends(_prompted)]
+TargetOfPrompt = Annotated[PromptTarget, Depends(_find_target)]
 
 
 @routes.post(
-    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
+    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPT_ERRORS, dependencies=PROMPTS
 )
-async def prompt(app: AppServices, prompted: Prompted, body: PromptInput, user_agent: UserAgent = "") -> Response:
-    """A wrong prompt is answered with an error at once; the answer itself is one JSON document that may take its time."""
-    accepted = await _accept(app, prompted, body)
-    if isinstance(accepted, Waiting):
+async def prompt(app: AppServices, target: TargetOfPrompt, body: PromptInput, user_agent: UserAgent = "") -> Response:
+    """An invalid prompt gets an error status at once. Otherwise the body is one JSON document, which is
+    complete when the turn has ended (with `noReply` at once)."""
+    accepted = await _accept(app, target, body)
+    if isinstance(accepted, QueuedPromptWait):
         return keeping_alive(behind_its_events(user_agent, app.queue.answer(accepted)))
     if body.no_reply:
         return json_bytes(accepted.message.wire_json())
-    return keeping_alive(behind_its_events(user_agent, app.prompts.answer(prompted.session.session.id, accepted)))
+    return keeping_alive(behind_its_events(user_agent, app.prompts.answer(target.prompted.session.id, accepted)))
 
 
-@routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=_PROMPTED, dependencies=PROMPTS)
-async def prompt_async(app: AppServices, prompted: Prompted, body: PromptInput) -> Response:
-    accepted = await _accept(app, prompted, body)
+@routes.post(
+    "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=_PROMPT_ERRORS, dependencies=PROMPTS
+)
+async def prompt_async(app: AppServices, target: TargetOfPrompt, body: PromptInput) -> Response:
+    accepted = await _accept(app, target, body)
     if isinstance(accepted, AcceptedPrompt) and not body.no_reply:
-        app.prompts.answer_later(prompted.session.session.id, accepted)
+        app.prompts.answer_later(target.prompted.session.id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
-async def _accept(app: Server, prompted: PromptedInstance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+async def _accept(app: Server, target: PromptTarget, prompt: PromptInput) -> AcceptedPrompt | QueuedPromptWait:
     if prompt.when_busy == "queue":
-        return await app.queue.accept(prompted.instance, prompted.session, prompt)
-    return await app.prompts.accept(prompted.instance, prompted.session, prompt)
+        return await app.queue.accept(target.instance, target.prompted, prompt)
+    return await app.prompts.accept(target.instance, target.prompted, prompt)
 
 
 @routes.get("/queue", operation_id="session.queue", dependencies=READS)
@@ -156,46 +159,49 @@ editors = router("/session/{sessionID}/editor", 400, 404, tags=["session"])
 RequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
 PermissionPath = Annotated[str, Path(alias="permissionID", pattern="^per")]
 QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
-_LISTED, _ANSWERED = documented(403), documented(404)
+_LIST_ERRORS, _REPLY_ERRORS = documented(403), documented(404)
 
 
 @permissions.get(
     "/permission",
     operation_id="permission.list",
     response_model=list[PermissionRequest],
-    responses=_LISTED,
+    responses=_LIST_ERRORS,
     dependencies=READS,
 )
 async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
     return json_bytes(await app.permissions.pending.all_json(here.directory, who.visible_owner))
 
 
-@permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
+@permissions.post("/permission/{requestID}/reply", responses=_REPLY_ERRORS, dependencies=WRITES_WHILE_STOPPING)
 async def reply(app: AppServices, request_id: RequestPath, body: ReplyInput) -> bool:
     await app.permissions.reply(request_id, body.reply, body.message)
     return True
 
 
 @permissions.post(
-    "/session/{sessionID}/permissions/{permissionID}", deprecated=True, responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING
+    "/session/{sessionID}/permissions/{permissionID}",
+    deprecated=True,
+    responses=_REPLY_ERRORS,
+    dependencies=WRITES_WHILE_STOPPING,
 )
 async def respond(app: AppServices, session_id: SessionIdPath, permission_id: PermissionPath, body: RespondInput) -> bool:
     await app.permissions.reply(permission_id, body.response)
     return True
 
 
-@questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LISTED, dependencies=READS)
+@questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LIST_ERRORS, dependencies=READS)
 async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
     return json_bytes(await app.questions.pending.all_json(here.directory, who.visible_owner))
 
 
-@questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
+@questions.post("/{requestID}/reply", operation_id="question.reply", responses=_REPLY_ERRORS, dependencies=WRITES_WHILE_STOPPING)
 async def answer(app: AppServices, request_id: QuestionPath, body: AnswerInput) -> bool:
     await app.questions.reply(request_id, body.answers)
     return True
 
 
-@questions.post("/{requestID}/reject", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
+@questions.post("/{requestID}/reject", responses=_REPLY_ERRORS, dependencies=WRITES_WHILE_STOPPING)
 async def reject(app: AppServices, request_id: QuestionPath) -> bool:
     await app.questions.reject(request_id)
     return True
@@ -203,8 +209,8 @@ async def reject(app: AppServices, request_id: QuestionPath) -> bool:
 
 @editors.get("", response_model=EditorFile, dependencies=WRITES_WHILE_STOPPING)
 async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
-    """Waits for the next file that the agent reads in the session: for clients with an editor, whose unsaved text is read instead
-    of the stored one. A server that stops ends the wait with an error."""
+    """Long-polls for the next file that the agent reads in the session. A client with an editor answers with its unsaved text,
+    which is read instead of the stored text. If the server stops, the body is an error."""
     await app.store.session(session_id)
 
     async def next_file() -> bytes:
@@ -215,6 +221,6 @@ async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
 
 @editors.post("", dependencies=WRITES_WHILE_STOPPING)
 async def editor_text(app: AppServices, session_id: SessionIdPath, body: EditorFileText) -> bool:
-    """The text that the editor shows of the file. `false`: nobody waits for it any more."""
+    """The text that the editor shows of the file. `false`: the tool no longer waits for this text."""
     await app.store.session(session_id)
     return app.editor_files.answer(session_id, body.id, body.text)

@@ -6,16 +6,18 @@ from pydantic import Field
 
 from app.schema.base import SessionID, Wire
 
-LONGEST_URL = 2_000
-MOST_PATTERNS = 50
+MAX_URL_CHARACTERS = 2_000
+MAX_PATTERNS = 50
 
-Url = Annotated[str, Field(max_length=LONGEST_URL, description="Where events are sent: https://… or http://…")]
+Url = Annotated[str, Field(max_length=MAX_URL_CHARACTERS, description="Where events are sent: https://… or http://…")]
 Patterns = Annotated[
     list[str],
     Field(
         min_length=1,
-        max_length=MOST_PATTERNS,
-        description="Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`",
+        max_length=MAX_PATTERNS,
+        description="Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`, "
+        "`server.connected` or `server.heartbeat`, which only event streams have. `server.resync` is sent after a gap, whatever "
+        "is listed",
     ),
 ]
 Secret = Annotated[str, Field(description="What messages are signed with: `whsec_` and 24 to 64 bytes in base64")]
@@ -26,7 +28,9 @@ class WebhookInput(Wire):
     events: Patterns
     directory: Annotated[str | None, Field(description="Events of this directory alone")] = None
     session_id: Annotated[SessionID | None, Field(description="Events of this session alone, without its children's")] = None
-    secret: Annotated[str | None, Field(description="As in the answer; one is made if absent")] = None
+    secret: Annotated[
+        str | None, Field(description="The key of the signature: `whsec_` and 24 to 64 bytes in base64; generated if absent")
+    ] = None
 
 
 class WebhookPatch(Wire):
@@ -36,16 +40,23 @@ class WebhookPatch(Wire):
     events: Patterns | None = None
     secret: Secret | None = None
     enabled: Annotated[
-        bool | None, Field(description="`true` also lets one that was switched off, or waits for its next attempt, go on at once")
+        bool | None,
+        Field(
+            description="`true` resumes deliveries at once, also of a webhook that the server has switched off or that waits for "
+            "its next attempt"
+        ),
     ] = None
 
 
 class WebhookTime(Wire):
+    """In epoch milliseconds."""
+
     created: int
 
 
 class WebhookFailure(Wire):
-    """The failure of the message that is tried again. Times in epoch milliseconds."""
+    """Why deliveries wait: a message has failed `attempts` times since `since` and is sent again at `nextAttempt`. Times in epoch
+    milliseconds."""
 
     since: int
     attempts: int
@@ -74,7 +85,8 @@ class NewWebhook(Webhook):
 
 
 class WebhookDelivery(Wire):
-    """One attempt. `messageID` is the request's `webhook-id`, the same in each attempt; without an `error` it was accepted."""
+    """One attempt, at `time` (epoch milliseconds). `messageID` is the header `webhook-id` of the request, the same in each
+    attempt. Without an `error` the message was accepted."""
 
     message_id: str
     type: str

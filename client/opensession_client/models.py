@@ -2618,7 +2618,9 @@ class Webhook(Wire):
 
 
 class WebhookDelivery(Wire):
-    """One attempt. `messageID` is the request's `webhook-id`, the same in each attempt; without an `error` it was accepted."""
+    """One attempt, at `time` (epoch milliseconds). `messageID` is the header `webhook-id` of the request, the same in each
+    attempt. Without an `error` the message was accepted.
+    """
 
     message_id: Annotated[str, Field(alias="messageID")]
     type: str
@@ -2630,7 +2632,9 @@ class WebhookDelivery(Wire):
 
 
 class WebhookFailure(Wire):
-    """The failure of the message that is tried again. Times in epoch milliseconds."""
+    """Why deliveries wait: a message has failed `attempts` times since `since` and is sent again at `nextAttempt`. Times in
+    epoch milliseconds.
+    """
 
     since: int
     attempts: int
@@ -2641,13 +2645,15 @@ class WebhookInput(Wire):
     url: str
     """Where events are sent: https://… or http://…"""
     events: list[str]
-    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`"""
+    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`, `server.connected`
+    or `server.heartbeat`, which only event streams have. `server.resync` is sent after a gap, whatever is listed
+    """
     directory: str | None = None
     """Events of this directory alone"""
     session_id: Annotated[str | None, Field(alias="sessionID")] = None
     """Events of this session alone, without its children's"""
     secret: str | None = None
-    """As in the answer; one is made if absent"""
+    """The key of the signature: `whsec_` and 24 to 64 bytes in base64; generated if absent"""
 
 
 class WebhookPatch(Wire):
@@ -2656,11 +2662,13 @@ class WebhookPatch(Wire):
     url: str | None = None
     """Where events are sent: https://… or http://…"""
     events: list[str] | None = None
-    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`"""
+    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`, `server.connected`
+    or `server.heartbeat`, which only event streams have. `server.resync` is sent after a gap, whatever is listed
+    """
     secret: str | None = None
     """What messages are signed with: `whsec_` and 24 to 64 bytes in base64"""
     enabled: bool | None = None
-    """`true` also lets one that was switched off, or waits for its next attempt, go on at once"""
+    """`true` resumes deliveries at once, also of a webhook that the server has switched off or that waits for its next attempt"""
 
 
 class WebhookRef(Wire):
@@ -2673,6 +2681,8 @@ class WebhookRef(Wire):
 
 
 class WebhookTime(Wire):
+    """In epoch milliseconds."""
+
     created: int
 
 

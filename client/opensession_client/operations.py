@@ -22,7 +22,8 @@ def session_prompt(
 ) -> Operation[models.MessageWithParts]:
     """POST /session/{sessionID}/message
 
-    A wrong prompt is answered with an error at once; the answer itself is one JSON document that may take its time.
+    An invalid prompt gets an error status at once. Otherwise the body is one JSON document, which is complete when the turn
+    has ended (with `noReply` at once).
     """
     return Operation(
         "POST", f"/session/{segment(session_id)}/message", models.MessageWithParts, query={"directory": directory}, body=body
@@ -313,8 +314,8 @@ def question_reject(request_id: str) -> Operation[bool]:
 def session_editor_file(session_id: str) -> Operation[models.EditorFile]:
     """GET /session/{sessionID}/editor
 
-    Waits for the next file that the agent reads in the session: for clients with an editor, whose unsaved text is read
-    instead of the stored one. A server that stops ends the wait with an error.
+    Long-polls for the next file that the agent reads in the session. A client with an editor answers with its unsaved text,
+    which is read instead of the stored text. If the server stops, the body is an error.
     """
     return Operation("GET", f"/session/{segment(session_id)}/editor", models.EditorFile)
 
@@ -322,7 +323,7 @@ def session_editor_file(session_id: str) -> Operation[models.EditorFile]:
 def session_editor_text(session_id: str, body: models.EditorFileText) -> Operation[bool]:
     """POST /session/{sessionID}/editor
 
-    The text that the editor shows of the file. `false`: nobody waits for it any more.
+    The text that the editor shows of the file. `false`: the tool no longer waits for this text.
     """
     return Operation("POST", f"/session/{segment(session_id)}/editor", bool, body=body)
 

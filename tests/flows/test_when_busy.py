@@ -14,7 +14,7 @@ from running_app import RunningApp, running_app, text_part
 from turns import assert_finished, bash, infos, requests, say, states, statuses, talking, texts, until, until_done, until_stored
 
 from app.providers.base import TextBlock
-from app.turn.intake.prompt_queue import Waiting
+from app.turn.intake.prompt_queue import QueuedPromptWait
 
 Answering = asyncio.Task[dict[str, Any]]
 
@@ -267,12 +267,12 @@ async def test_what_is_wrong_is_named(app: RunningApp, session: str) -> None:
 
 async def test_a_prompt_whose_queueing_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     async with busy(tmp_path) as (app, session, *_), app.events() as events:
-        before = alive(Waiting)
+        before = alive(QueuedPromptWait)
         with refused_commits() as commits:
             commits.refused_text = "never queued"
             for _ in range(3):
                 await app.prompt(session, "never queued", whenBusy="queue", expect=503)
-        assert alive(Waiting) == before
+        assert alive(QueuedPromptWait) == before
         assert await app.get(f"/session/{session}/queue") == [] and "prompt.queued" not in events.types
 
 

@@ -21,32 +21,32 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 DIRECTORY = "opensession.mcp_directory"
 """The key in a request's scope for the directory that the request names."""
-_PASSED_ON = ("host", "authorization", "traceparent", "tracestate")
+_FORWARDED_HEADERS = ("host", "authorization", "traceparent", "tracestate")
 
 for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # it logs the beginning and the end of each request
 
 
-async def answer(scope: MutableMapping[str, Any], receive: Receive, send: Send, *, most_bytes: int) -> None:
+async def answer(scope: MutableMapping[str, Any], receive: Receive, send: Send, *, max_body_bytes: int) -> None:
     """`scope` is the request's, with its FastAPI application."""
-    manager = StreamableHTTPSessionManager(_server(), stateless=True, max_request_body_size=most_bytes)
+    manager = StreamableHTTPSessionManager(_server(), stateless=True, max_request_body_size=max_body_bytes)
     async with manager.run():
         await manager.handle_request(scope, receive, send)
 
 
 @cache
 def _server() -> Server[Any]:
-    return SessionsServer(_api).server()
+    return SessionsServer(_api_client).server()
 
 
 @asynccontextmanager
-async def _api(context: Context) -> AsyncIterator[ApiClient]:
-    """A stream of events that ends is not opened anew: the server stops, or the login has ended."""
+async def _api_client(context: Context) -> AsyncIterator[ApiClient]:
+    """An event stream that ends is not reconnected: usually the server is stopping, or the login has ended."""
     request: Any = context.request
     scope, given = request.scope, request.headers
     transport = StreamingTransport(scope["app"], scope.get("client"))
-    passed_on = {name: given[name] for name in _PASSED_ON if name in given}
-    headers = {**passed_on, **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
+    forwarded = {name: given[name] for name in _FORWARDED_HEADERS if name in given}
+    headers = {**forwarded, **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
     url = f"{scope['scheme']}://127.0.0.1"  # the host of the request is in the header `host`
     async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
         yield ApiClient(http, "The server", resumes=False)

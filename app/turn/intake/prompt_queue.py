@@ -37,7 +37,7 @@ LONGEST_RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedPromptWait:
     """A prompt in the queue for whose answer a client waits here. `started` is done when its turn begins, on whatever server, or
     when it is known that no turn will. `row`: as it was sent here. `directory`: the one that it was accepted for."""
 
@@ -59,13 +59,15 @@ class PromptQueue:
         self._leases = live.leases
         self._instances = instances
         self._most = most
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, QueuedPromptWait] = {}
         """By the id of the prompt's row."""
         self._tasks = TaskSet()
         self._seen: set[tuple[str, int]] = set()
         """The prompts that waited at the last look."""
 
-    async def accept(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+    async def accept(
+        self, instance: Instance, prompted: PromptedSession, prompt: PromptInput
+    ) -> AcceptedPrompt | QueuedPromptWait:
         """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
         session_id = prompted.session.id
         prepared = await self._intake.prepare(instance, prompted, prompt)
@@ -78,7 +80,7 @@ class PromptQueue:
         self._work_on(session_id)
         return waiting
 
-    async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> Waiting:
+    async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> QueuedPromptWait:
         """A message with an id is queued once, however often it is sent."""
 
         def enqueue(tx: SessionTx) -> str:
@@ -90,7 +92,7 @@ class PromptQueue:
             tx.enqueue_prompt(row)
             return str(row["id"])
 
-        waiting = self._waiting[row["id"]] = Waiting(session_id, row, directory)
+        waiting = self._waiting[row["id"]] = QueuedPromptWait(session_id, row, directory)
         try:
             queued_id = await self._store.write(session_id, row["directory"], enqueue)
         except BaseException:
@@ -99,7 +101,7 @@ class PromptQueue:
         if queued_id == row["id"]:
             return waiting
         del self._waiting[row["id"]]
-        return self._waiting.setdefault(queued_id, Waiting(session_id, row))
+        return self._waiting.setdefault(queued_id, QueuedPromptWait(session_id, row))
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of the prompts' turns."""
@@ -131,7 +133,7 @@ class PromptQueue:
         commit."""
         return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
-    async def answer(self, waiting: Waiting) -> bytes:
+    async def answer(self, waiting: QueuedPromptWait) -> bytes:
         """The JSON of the message that answers, when the prompt's turn has ended."""
         accepted = await asyncio.shield(waiting.started)
         return await self._prompts.answer(waiting.session_id, accepted)
