@@ -1,5 +1,5 @@
-"""Parts that stream: announced delta by delta from memory, written at their end, and before that at most every WRITE_BEHIND
-seconds, a long text less often. A read meanwhile sees the present text."""
+"""Parts that stream: announced delta by delta from memory, written at their end, and before that at most every
+WRITE_BEHIND_SECONDS, a long text less often. A read meanwhile sees the present text."""
 
 import asyncio
 import logging

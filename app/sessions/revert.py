@@ -5,7 +5,8 @@ unrevert  restores the files to that snapshot
 cleanup   the next prompt removes the reverted messages (`remove_reverted`)
 
 The caller has the session for itself (`live.py`), so that a prompt comes entirely before or after. Before a file is touched, the
-session's revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
+session's revert is marked as `unfinished`: if the server is killed, another server, or its next
+start, undoes the revert (`Recovery`).
 """
 
 import logging

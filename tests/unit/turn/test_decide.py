@@ -1,11 +1,10 @@
 from typing import Any
 
 import pytest
-from conversation import assistant, compaction, completed, pending, running, subtask, text, tool, user
+from conversation import assistant, compaction, pending, running, subtask, text, tool, user
 
 from app.schema.errors import unknown
 from app.schema.message import MessageWithParts
-from app.schema.part import ToolPart
 from app.turn.decide import (
     MAX_EMPTY_STEPS,
     MAX_INVALID_STEPS,
@@ -17,7 +16,6 @@ from app.turn.decide import (
     RunSubtask,
     next_action,
 )
-from app.turn.tool_calls import is_looping
 
 FAILURE = unknown("no")
 FIRST, LATER, TASKS, TASK, OLD = (
@@ -90,24 +88,3 @@ def test_what_a_turn_does_next(history: list[MessageWithParts], decision: Any) -
 )
 def test_a_model_that_makes_no_progress_is_given_up(history: list[MessageWithParts], gives_up: bool) -> None:
     assert isinstance(next_action(history), GiveUp if gives_up else RequestAnswer)
-
-
-READ, LIST, DONE, COMING = tool(running()), tool(running(), "list"), tool(completed()), tool(pending())
-
-
-@pytest.mark.parametrize(
-    ("before", "newest", "path", "is_loop"),
-    [
-        ([READ, READ, READ], "read", "a", True),
-        ([READ, READ], "read", "a", False),
-        ([DONE, DONE, READ], "read", "a", True),
-        ([READ, READ, LIST, READ], "read", "a", False),
-        ([READ, READ, READ], "read", "b", False),
-        ([LIST, READ, READ, READ], "read", "a", True),
-        ([READ, READ, READ, LIST], "list", "a", False),
-        ([COMING, READ, READ], "read", "a", False),
-    ],
-    ids=["three", "two", "of earlier steps", "another between", "other arguments", "the newest", "another now", "still coming"],
-)
-def test_three_identical_calls_in_a_row_are_a_loop(before: list[ToolPart], newest: str, path: str, is_loop: bool) -> None:
-    assert is_looping(before, newest, {"path": path}) is is_loop
