@@ -204,7 +204,7 @@ def _count(value: float | None) -> int:
 
 def _tier(tokens: Tokens, price: ModelPrice) -> Price:
     """The highest tier that the prompt exceeds; without tiers, the price above 200k."""
-    prompt = tokens.input + tokens.cache.read
+    prompt = tokens.input + tokens.cache.read + tokens.cache.write
     if price.tiers:
         reached = [each for each in price.tiers if prompt > each.tier.size]
         return max(reached, key=lambda each: each.tier.size, default=price)

@@ -99,7 +99,7 @@ def _estimate_block(block: _Block) -> int:
 
 def counted(tokens: Tokens) -> int | None:
     """The tokens of the conversation after an answer, by the provider's count; None if the provider does not count."""
-    sent = tokens.input + tokens.cache.read
+    sent = tokens.input + tokens.cache.read + tokens.cache.write
     return sent + tokens.output if sent else None
 
 

@@ -25,6 +25,14 @@ def test_above_200k_the_dearer_price_holds_for_everything(fresh, cached, rate):
     assert cost == pytest.approx(rate * (fresh + cached * 0.1) / 1e6)
 
 
+@pytest.mark.parametrize(("read", "written", "is_dearer"), [(0, 199_990, False), (0, 199_991, True), (100_000, 99_991, True)])
+def test_what_is_written_to_the_cache_is_of_the_prompt_too(read, written, is_dearer):
+    usage = Usage(input=10, cache_read=read, cache_write=written)
+    price = DEARER.model_copy(update={"experimental_over_200k": Price(input=2, cache=CachePrice(read=0.2, write=2.5))})
+    charged = 10 + read * 0.1 + written * 1.25
+    assert tokens_and_cost(usage, price)[1] == pytest.approx((2 if is_dearer else 1) * charged / 1e6)
+
+
 TIERS = [PriceTier(input=2, tier=CostTier(size=128_000)), PriceTier(input=3, tier=CostTier(size=272_000))]
 
 

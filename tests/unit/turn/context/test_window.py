@@ -51,8 +51,9 @@ def test_an_unknown_window_is_never_full() -> None:
         assert usable_tokens(settings_with({}), of) is None and not is_overflow(settings_with({}), of, 10_000_000)
 
 
-def test_what_was_sent_and_answered_counts_not_the_reasoning_nor_what_was_written_to_the_cache() -> None:
-    assert window.counted(Tokens(input=10, output=5, reasoning=100, cache=CacheTokens(read=20, write=100))) == 35
+def test_all_that_was_sent_and_answered_counts_whichever_part_a_cache_had_or_took() -> None:
+    assert window.counted(Tokens(input=10, output=5, reasoning=3, cache=CacheTokens(read=20, write=100))) == 135
+    assert window.counted(Tokens(output=5, cache=CacheTokens(write=100))) == 105
     assert window.counted(Tokens(output=5)) is None
 
 
