@@ -64,9 +64,14 @@ class EditorTurn:
         return _STOP_REASONS.get(self.finish, "end_turn")
 
     def usage(self) -> Usage | None:
+        """Of all steps. The total is the sum of the kinds, as the protocol has it: so output is without reasoning, which a step's
+        output includes."""
         if not self.step_tokens:
             return None
-        tokens = [(each["input"], each["output"], each["reasoning"], *cache_tokens(each)) for each in self.step_tokens]
+        tokens = [
+            (each["input"], max(each["output"] - each["reasoning"], 0), each["reasoning"], *cache_tokens(each))
+            for each in self.step_tokens
+        ]
         input_, output, reasoning, cache_read, cache_write = (sum(column) for column in zip(*tokens, strict=True))
         return Usage(
             input_tokens=input_,
@@ -84,4 +89,4 @@ def cache_tokens(tokens: Json) -> tuple[int, int]:
 
 def context_used(tokens: Json) -> int:
     """What the next request carries, after a step with these tokens."""
-    return int(tokens["input"] + tokens["output"] + tokens["reasoning"] + sum(cache_tokens(tokens)))
+    return int(tokens["input"] + tokens["output"] + sum(cache_tokens(tokens)))
