@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from model_server import Reasoning, Refusal
+from model_server import Reasoning, Refusal, Tokens
 from page_desk import CONTEXT, Desk
 from playwright.sync_api import expect
 
@@ -194,6 +194,14 @@ def test_todos_tokens_and_cost_are_shown(desk: Desk) -> None:
     expect(panel).to_contain_text(f"120 of {CONTEXT / 1000:.1f}k tokens")
     expect(panel.get_by_role("progressbar")).to_have_attribute("value", "12")
     expect(panel).to_contain_text("Cost$0.02")
+
+
+def test_reasoning_is_counted_once(desk: Desk) -> None:
+    desk.say("think", [Tokens(200, reasoning=15), "Thought."])
+    desk.wait_until_idle()
+    panel = desk.page.get_by_role("complementary")
+    expect(panel).to_contain_text(f"220 of {CONTEXT / 1000:.1f}k tokens")
+    expect(panel).to_contain_text("Output20")
 
 
 def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:

@@ -40,9 +40,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the answer is said to have cost."""
+    """What the answer is said to have cost. `reasoning`: of its 20 tokens."""
 
     prompt: int
+    reasoning: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class ModelServer:
 
 def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
     """The events of an answer, None for its proper end; a wait is over when its event is set."""
-    calls, prompt = 0, 100
+    calls, prompt, reasoning = 0, 100, 0
     for step in turn:
         match step:
             case str():
@@ -107,7 +108,7 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
                 step.wait(HELD_SECONDS)
             case Chunk(delta, finish):
                 yield choice(delta, finish)
-            case Tokens(prompt):
+            case Tokens(prompt, reasoning):
                 pass
             case Pause(seconds):
                 time.sleep(seconds)
@@ -120,7 +121,9 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
                 yield choice({"tool_calls": [{**call, "function": {"name": name, "arguments": json.dumps(arguments)}}]})
                 calls += 1
     yield choice({}, "tool_calls" if calls else "stop")
-    yield {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 20, "total_tokens": prompt + 20}}
+    details = {"completion_tokens_details": {"reasoning_tokens": reasoning}} if reasoning else {}
+    usage = {"prompt_tokens": prompt, "completion_tokens": 20, "total_tokens": prompt + 20, **details}
+    yield {"choices": [], "usage": usage}
     yield None
 
 

@@ -18,13 +18,14 @@ export function usageOf(messages, limitOf) {
   return usage;
 }
 
-function addTokens(usage, { input, output, reasoning, cache }) {
+function addTokens(usage, { input, output, cache }) {
   usage.input += input + cache.write;
   usage.cached += cache.read;
-  usage.output += output + reasoning;
+  usage.output += output;
 }
 
-const totalOf = ({ input, output, reasoning, cache }) => input + output + reasoning + cache.read + cache.write;
+/** `output` includes the reasoning. */
+const totalOf = ({ input, output, cache }) => input + output + cache.read + cache.write;
 
 export class ContextPanel {
   #meter = h('progress', { max: '100', value: '0', 'aria-label': 'Share of the context window in use' });
