@@ -166,4 +166,4 @@ def kept_as(tree: Iterable[Session]) -> KeptAs | None:
 
 
 def is_archived(root: Session) -> bool:
-    return root.time.archived is not None
+    return bool(root.time.archived)  # 0: it was brought back
