@@ -12,7 +12,7 @@ from typing import Any
 
 from app.api.client.client import STOPPED, ApiClient, ApiRefused, PromptOutcome
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
-from app.cli.support import subject
+from app.cli.support import sessions_here, subject
 from app.util import clock, ids
 
 Json = dict[str, Any]
@@ -153,7 +153,7 @@ async def open_session(api: ApiClient, options: PromptOptions) -> Json:
     if options.session_id is not None:
         found = await api.get(f"/session/{options.session_id}")
     else:
-        sessions = await api.get("/session", roots="true")
+        sessions = await sessions_here(api)
         if not sessions:
             raise ApiRefused("There is no session here to continue: leave --continue out.")
         found = max(sessions, key=lambda session: session["time"]["updated"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.support import Attach, OutputFormat, Where, fail, with_server
+from app.cli.support import Attach, OutputFormat, Where, fail, sessions_here, with_server
 
 if TYPE_CHECKING:
     from app.api.client.client import ApiClient
@@ -111,7 +111,7 @@ SessionId = Annotated[str, typer.Argument(metavar="ID")]
 @session.command("list")
 def list_sessions(most: Most = None, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None) -> None:
     """The sessions of this directory without those of subagents, the newest first."""
-    found = with_server(attach, where, lambda api: api.get("/session", roots="true"))
+    found = with_server(attach, where, sessions_here)
     newest = sorted(found, key=lambda each: -each["time"]["updated"])[:most]
     if form is OutputFormat.JSON:
         _print_json(newest)

@@ -143,6 +143,12 @@ def subject(request: dict[str, Any]) -> str:
     return f"{request['permission']} {', '.join(request['patterns'])}".strip()
 
 
+async def sessions_here(api: "ApiClient") -> list[Any]:
+    """The sessions of the directory that the command works in, without those of subagents."""
+    directory = (await api.get("/path"))["directory"]
+    return list(await api.get("/session", directory=directory, roots="true"))
+
+
 @asynccontextmanager
 async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
     """A server elsewhere, with the login of the environment (OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD); or one within this

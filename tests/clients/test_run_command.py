@@ -106,6 +106,19 @@ def test_a_session_goes_on_and_is_forked(shell: Records) -> None:
     assert {"long 1", "long 4"} < set(shell.texts(fork["id"]))
 
 
+def test_what_another_directory_has_is_neither_listed_nor_goes_on(shell: Records, tmp_path: Path) -> None:
+    """Outside git all directories belong to one project."""
+    there, here = (["--dir", str(tmp_path / name)] for name in ("there", "here"))
+    for name in ("there", "here"):
+        (tmp_path / name).mkdir()
+    shell.run(*here, "long 1", "--title", "Mine")
+    shell.run(*there, "long 1", "--title", "Another's")
+    (listed,) = shell.done("session", "list", *here).stdout.splitlines()
+    assert listed.endswith("  Mine")
+    shell.run(*here, "-c", "long 2")
+    assert [len(shell.of("message", each["id"])) for each in shell.sessions()] == [2, 4]
+
+
 def test_files_go_along_texts_to_be_read_and_images_as_they_are(shell: Records) -> None:
     (shell.home / "log.md").write_text("everything broke")
     (shell.home / "dot.png").write_bytes(b"\x89PNG")
