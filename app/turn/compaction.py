@@ -18,7 +18,7 @@ from app.turn import ends, hooks
 from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
-from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
+from app.turn.context.window import AGENT, cut_middle, estimate, estimate_messages, request_options, shortened
 from app.turn.decide import is_final, newest
 from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
@@ -26,6 +26,7 @@ from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
+from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
@@ -81,7 +82,7 @@ async def request(
 
 async def run(ctx: TurnContext, user: UserMessage, *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
-    agent = ctx.instance.agents["compaction"]
+    agent = find_agent(ctx.instance.agents, AGENT)
     wanted = agent.model or user.model
     model = ctx.instance.models.find(wanted)
     message = ctx.new_assistant(user, agent.name, wanted, summary=True)

@@ -54,7 +54,8 @@ class Titles:
     ) -> asyncio.Task[None] | None:
         """The task that sets the title of the session and of its first prompt's summary; None if no title is needed or one is
         requested already. `answered` is set when the turn's answer is stored. Logs a failure; the session keeps its default."""
-        context = title_context(session, history) if session.id not in self._requested else None
+        is_wanted = "title" in instance.agents and session.id not in self._requested
+        context = title_context(session, history) if is_wanted else None
         if context is None:
             return None
         self._remember(session.id)

@@ -140,7 +140,7 @@ def define(config: Config, tool_output_dir: Path) -> dict[str, Agent]:
 
 
 def default_agent(agents: Mapping[str, Agent], config: Config) -> Agent:
-    """Raises BadRequest if the configured default agent cannot lead a session."""
+    """Raises BadRequest if the configured default agent, or none at all, can lead a session."""
     if config.default_agent:
         agent = agents.get(config.default_agent)
         if agent is None or agent.mode == "subagent" or agent.hidden:
@@ -149,7 +149,10 @@ def default_agent(agents: Mapping[str, Agent], config: Config) -> Agent:
                 ["default_agent"],
             )
         return agent
-    return next(agent for agent in agents.values() if agent.mode != "subagent" and not agent.hidden)
+    leading = (agent for agent in agents.values() if agent.mode != "subagent" and not agent.hidden)
+    if (first := next(leading, None)) is None:
+        raise BadRequest("The configuration leaves no agent that can lead a session", ["agent"])
+    return first
 
 
 def find(agents: Mapping[str, Agent], name: str) -> Agent:

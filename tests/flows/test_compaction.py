@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import BIG, bash, configured, priced, requests, say, summarize, talking, texts, types, until_stored
+from turns import BIG, bash, configured, priced, requests, say, summarize, talking, texts, title_requests, types, until_stored
 
 from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
 from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
@@ -52,6 +52,19 @@ async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, sess
     assert asked.tools == ()
     assert [line.split(":")[0] for line in request_texts(asked)] == ["user", "assistant", "user", "user"]
     assert "The capital of France?" in request_texts(asked)[0]
+
+
+async def test_where_the_agents_for_summaries_and_titles_are_disabled_a_session_goes_on_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = {"agent": {name: {"disable": True} for name in ("compaction", "title")}}
+    async with talking(tmp_path, config={**priced(**WINDOW), **off}) as (app, session):
+        app.provider.add([say("Paris."), FULL], [say("Rome.")])
+        await app.prompt(session, "The capital of France?")
+        assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+        assert "no agent 'compaction'" in (await summarize(app, session, expect=400))["data"]["message"]
+        assert len(await app.messages(session)) == 4 and title_requests(app) == []
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 async def test_after_it_the_model_is_sent_the_newest_summary_and_what_is_new_alone(app: RunningApp, session: str) -> None:

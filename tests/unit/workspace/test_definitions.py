@@ -111,9 +111,15 @@ def test_the_default_agent_is_the_configured_one_or_the_first_that_can_lead(conf
     assert default_agent(define(read, OUTPUTS), read).name == "plan"
 
 
-@pytest.mark.parametrize("name", ["nobody", "general", "title"])
-def test_a_default_agent_that_cannot_lead_is_refused(name: str) -> None:
-    config = Config.model_validate({"default_agent": name})
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"default_agent": name} for name in ("nobody", "general", "title")),
+        {"agent": {"build": {"disable": True}, "plan": {"hidden": True}}},
+    ],
+)
+def test_a_default_agent_that_cannot_lead_is_refused_and_so_are_agents_of_which_none_can(given: dict[str, Any]) -> None:
+    config = Config.model_validate(given)
     with pytest.raises(BadRequest):
         default_agent(define(config, OUTPUTS), config)
 

@@ -20,7 +20,8 @@ from app.turn.context.window import FILE_TOKENS, estimate, is_overflow, usable_t
 
 def settings_with(compaction: dict[str, Any], **flags: Any) -> Any:
     """As much of an instance as the window's arithmetic asks for."""
-    return SimpleNamespace(config=Config.model_validate({"compaction": compaction}), flags=Flags(**flags))
+    config = Config.model_validate({"compaction": compaction})
+    return SimpleNamespace(config=config, flags=Flags(**flags), agents={"compaction": None})
 
 
 @pytest.mark.parametrize(
