@@ -15,9 +15,10 @@ _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 class Settings(BaseSettings):
-    """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the table of docs/configuration.md."""
+    """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the table of docs/configuration.md.
+    An empty variable, as Compose passes on, is none."""
 
-    model_config = SettingsConfigDict(env_prefix="opensession_", extra="ignore", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix="opensession_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True)
 
     data_dir: Path = Field(default_factory=lambda: environment.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""

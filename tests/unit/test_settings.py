@@ -26,6 +26,13 @@ def test_what_is_no_address_of_redis_is_refused_without_being_told(url: str, mon
         Settings()
 
 
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"OPENSESSION_{name.upper()}", "")
+    assert Settings() == given
+
+
 def test_a_command_names_the_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENSESSION_REDIS_URL", "http://user:secret@cache")
     monkeypatch.setenv("OPENSESSION_SHUTDOWN_SECONDS", "-1")
