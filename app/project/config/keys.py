@@ -114,7 +114,7 @@ UNUSED = {
     "experimental.chatMaxRetries": "A failed request is sent at most 10 times, for at most 10 minutes.",
     "experimental.hook": "Plugins have hooks instead.",
     "experimental.openTelemetry": "`OTEL_EXPORTER_OTLP_ENDPOINT` switches traces on.",
-    "logLevel": "The log has one level.",
+    "logLevel": "OPENSESSION_LOG_LEVEL sets the level of the log.",
     "provider.*.options.enterpriseUrl": "Addresses are set by `baseURL`.",
     "provider.*.options.headerTimeout": "`chunkTimeout`, or else `timeout`, holds for the headers too.",
     "reference": "References to other repositories are not read.",
