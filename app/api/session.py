@@ -78,7 +78,7 @@ async def list_sessions(
     cursors = PageCursors(app, who, "cursor", NEXT_CURSOR)
     wanted = SessionFilter(
         here.project_id,
-        directories=[directory] if directory is not None and scope is None and path is None else None,
+        directories=[here.directory] if directory is not None and scope is None and path is None else None,
         path=path.rstrip("/") if path else None,
         roots_only=bool(roots) and roots != "false",
         owner=who.visible_owner,
@@ -266,7 +266,8 @@ async def _directories(app: Server, who: Principal, directory: str | None) -> li
     stored = session_rows.directories_of_sessions
     if directory is not None and "\0" in directory:
         return []  # no path
-    known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
+    named = None if directory is None else os.path.normpath(directory)  # noqa: ASYNC240  asks no disk
+    known = await app.store.query(stored, who.visible_owner) if named is None else [named]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

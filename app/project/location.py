@@ -24,7 +24,7 @@ class Location:
     @property
     def path(self) -> str:
         """The directory, relative to the worktree; empty for the worktree itself."""
-        return _path(self.directory, self.worktree)
+        return _path(self.real or self.directory if self.is_git else self.directory, self.worktree)
 
     @property
     def files_root(self) -> str:

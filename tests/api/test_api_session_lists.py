@@ -88,6 +88,19 @@ async def test_a_path_selects_what_is_there_and_below_and_a_scope_all_directorie
     assert len(await titles(app, directory=deep, scope="project")) == 7
 
 
+async def test_a_directory_may_be_written_otherwise_than_its_sessions_name_it(app: RunningApp, tmp_path: Path) -> None:
+    deep, link = directory(app.directory / "src"), tmp_path / "link"
+    link.symlink_to(app.directory)
+    session = await created(app, "src", deep)
+    for written in (f"{deep}/", f"{deep}/../src", f"{deep}/."):
+        assert [await titles(app, route, directory=written) for route in ("/session", ALL)] == [["src"], ["src"]], written
+        found = await app.get("/api/session", params={"directory": written})
+        assert [each["id"] for each in found["data"]] == [session["id"]], written
+    linked = [await created(app, "by a link", place) for place in (link, link / "src")]
+    assert [(await app.get(f"/session/{each['id']}"))["path"] for each in linked] == ["", "src"]
+    assert await titles(app, directory=str(link)) == ["by a link"]
+
+
 async def test_all_sessions_are_those_of_all_projects_with_theirs_that_the_server_may_enter(
     app: RunningApp, tmp_path: Path
 ) -> None:

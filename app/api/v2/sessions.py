@@ -3,6 +3,7 @@ and the event stream of all directories, where each event names its own. Part ev
 `Last-Event-ID`, which may be the `id` of any event, is sent what it missed."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
@@ -117,7 +118,7 @@ async def list_sessions(
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    directories = None if at.directory is None else [at.directory]
+    directories = None if at.directory is None else [os.path.normpath(at.directory)]  # noqa: ASYNC240  asks no disk
     wanted = SessionFilter(at.project, directories, path=at.subpath or None, owner=who.visible_owner, search=at.search)
     found = [] if workspace else await app.store.sessions_beside(wanted, beside)
     ends = at.ends(found[0].id, found[-1].id) if found else PageEnds()
