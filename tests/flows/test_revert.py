@@ -167,7 +167,11 @@ async def test_shell_command_and_summarize_clean_up_too(app: RunningApp) -> None
     for route, body in bodies.items():
         session = (await app.create_session(title="T", permission=ALLOW))["id"]
         gone = await reverted(app, session)
-        await app.post(f"/session/{session}/{route}", body)
+        async with app.events() as events:
+            await app.post(f"/session/{session}/{route}", body)
+            changed = await events.until("session.diff")
+        assert [diff["file"] for diff in changed.properties["diff"]] == ["one.txt"], route
+        (app.directory / "one.txt").unlink()
         left = await ids(app, session)
         assert not set(gone) & set(left) and len(left) == 5 and await standing(app, session) is None, route
 

@@ -233,6 +233,7 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_mo
     user.id = wanted.message_id or user.id
     ctx.live.set_status(ctx.directory, Busy())
     await ctx.write_message(user, [synthetic_text(user, prompt_text("shell-notice"))])
+    ctx.diffs.request(user.id)  # messages that were reverted may be gone
     message = ctx.new_assistant(user, agent.name, model)
     writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
