@@ -51,13 +51,11 @@ def stats(days: Days = None) -> None:
 
 
 async def _report(since: int | None) -> UsageReport:
-    from app.record.engine import Database
-    from app.record.migrate import require_current
     from app.record.repositories.account_rows import UsageFilter
     from app.sessions.usage import usage_report
+    from app.transfer.backup.placing import open_database
 
-    with closing(Database(settings().resolved_database_url)) as database:
-        require_current(database.engine)
+    with closing(open_database(settings())) as database:
         return await database.read(lambda connection: usage_report(connection, UsageFilter(since=since), "model"))
 
 

@@ -162,8 +162,10 @@ def test_stats_shows_it_in_the_terminal(tmp_path: Path, monkeypatch: pytest.Monk
         async with running_app(tmp_path, workspace=configured(tmp_path, PRICED), turns=[[say(), USED]]) as app:
             await app.prompt((await app.create_session(title="Given"))["id"], "Hi")
 
-    asyncio.run(work())
     monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
+    before = CliRunner().invoke(cli.app, ["stats"])
+    assert before.exit_code == 0 and before.output.split()[-8:] == ["0", "0", "0", "0", "0", "$0.0000", "0", "0"], before.output
+    asyncio.run(work())
     shown = CliRunner().invoke(cli.app, ["stats", "--days", "1"])
     assert shown.exit_code == 0, shown.output
     assert [line.split() for line in shown.output.splitlines()][1:] == [
