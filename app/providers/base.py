@@ -264,6 +264,7 @@ class ProviderFailure(Exception):
     │   ├── ContextOverflow  the conversation is longer than the model takes
     │   └── AnswerTooLarge   the answer passed a limit on what is taken of one
     ├── MissingKey           no key is configured for the provider
+    ├── NoAddress            no address is known of the provider
     └── UnusableOption       the configuration holds an option that the provider's API cannot be sent
     """
 
@@ -305,6 +306,13 @@ class UnusableOption(ProviderFailure):
     def __init__(self, name: str, wanted: str, value: Any) -> None:
         super().__init__(
             f"The option `{name}` of the model, the agent or the variant must be {wanted}, but the configuration says {value!r}."
+        )
+
+
+class NoAddress(ProviderFailure):
+    def __init__(self, provider_id: str) -> None:
+        super().__init__(
+            f"The provider {provider_id} has no address: set options.baseURL to a server that speaks OpenAI's Chat Completions"
         )
 
 

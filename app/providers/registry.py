@@ -19,6 +19,7 @@ from app.providers.base import (
     FileBlock,
     Finish,
     ModelRequest,
+    NoAddress,
     Npm,
     Provider,
     ReasoningBlock,
@@ -177,6 +178,7 @@ class Providers:
         self._connections: dict[tuple[str, Adapter, str], Connection] = {}
 
     def provider_for(self, model: Model) -> Connection:
+        """Raises NoAddress."""
         key = (model.provider_id, adapter_of(model), model.api.url)
         if key not in self._connections:
             adapter, ask = self._adapter(model)
@@ -198,16 +200,19 @@ class Providers:
             await connection.close()
 
     def _adapter(self, model: Model) -> tuple[Provider, Ask]:
-        """With a function that sends requests, adapted to what the provider and the model accept."""
+        """With a function that sends requests, adapted to what the provider and the model accept. Raises NoAddress."""
         if adapter_of(model) == "scripted":
             scripted = self._scripted()
             return scripted, scripted.stream
         info = self._infos[model.provider_id]
         options = info.options  # of the config: they take precedence over the catalogue and the key store
+        address = options.get("baseURL") or model.api.url or None
+        if address is None and adapter_of(model) == "openai_chat":
+            raise NoAddress(info.id)  # the adapter would send the key and the conversation to OpenAI
         adapter: Provider = _adapter_class(adapter_of(model))(
             info.id,
             api_key=options.get("apiKey") or info.key,
-            base_url=options.get("baseURL") or model.api.url or None,
+            base_url=address,
             headers=dict(options.get("headers") or {}),
             options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
             most_bytes=self._max_part_bytes,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from app.providers.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
+from app.providers.base import ApiFailure, ContextOverflow, MissingKey, NoAddress, UnusableOption
 from app.record.engine import StorageError
 from app.schema.errors import (
     APIError,
@@ -60,7 +60,7 @@ def to_message_error(error: BaseException) -> MessageError:
                 metadata=error.metadata,
             )
         )
-    if isinstance(error, UnusableOption):
+    if isinstance(error, UnusableOption | NoAddress):
         return unknown(str(error))
     if isinstance(error, StorageError):
         return unknown(NOT_STORED)

@@ -107,10 +107,9 @@ class Titles:
             **request_options(instance, model, agent, prompt, small=True),
         )
         request = await hooks.request(instance, request, agent, prompt)
-        provider = instance.models.providers.provider_for(model)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                async with aclosing(provider.stream(request)) as events:
+                async with aclosing(instance.models.providers.provider_for(model).stream(request)) as events:
                     return await _read(events, model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:

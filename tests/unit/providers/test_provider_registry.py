@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, ask, events_of, model, said, user
 
-from app.providers.base import FileBlock, Npm
+from app.providers.base import FileBlock, NoAddress, Npm
 from app.providers.catalogue import scripted_info
 from app.providers.registry import Providers, adapter_of
 from app.providers.scripted import ScriptedProvider
@@ -42,6 +42,14 @@ async def test_options_win_over_the_stored_key_and_the_listed_address(server: Fa
     await events_of(Providers({"fake": info(key="stored")}).provider_for(model(url=server.url)))
     keys = [(asked.headers["authorization"], asked.headers.get("x-own")) for asked in server.received]
     assert keys == [("Bearer option", "1"), ("Bearer stored", None)]
+
+
+@pytest.mark.parametrize("package", ["@ai-sdk/openai-compatible", "@ai-sdk/azure"])
+def test_a_key_and_a_conversation_go_to_no_server_that_nobody_named(package: str) -> None:
+    """The option is misspelt, or is that of another package."""
+    providers = Providers({"fake": info(apiKey="secret", baseUrl="http://model.internal", resourceName="ours")})
+    with pytest.raises(NoAddress, match=r"options\.baseURL"):
+        providers.provider_for(model(npm=package))
 
 
 @pytest.mark.parametrize(
