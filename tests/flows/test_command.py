@@ -176,7 +176,9 @@ async def test_the_commands_agent_model_and_variant_come_before_those_asked_for(
     await run(app, session, "plain")
     await run(app, session, "varied")
     await run(app, session, "varied", variant="low")
-    prompts = infos(await app.messages(session))
+    await run(app, session, "forced", model="acme/big")
+    *prompts, delegated, _ = infos(await app.messages(session))
+    assert delegated["model"]["modelID"] == "big", "it goes on with what a subtask has found"
     chosen = [("plan", "big"), ("build", "other"), ("plan", "other"), *[("build", "other")] * 3]
     assert [(info["agent"], info["model"]["modelID"]) for info in prompts] == chosen
     assert [info["variant"] for info in prompts[4:]] == ["high", "low"], "the variant holds where none is asked for"

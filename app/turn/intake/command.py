@@ -107,7 +107,8 @@ class Commands:
                 model=model or default_model_of(instance),
                 prompt=text,
             )
-            return base.model_copy(update={"agent": wanted.agent, "model": last_model, "parts": [task]})
+            asked = parse_model(wanted.model) if wanted.model else last_model
+            return base.model_copy(update={"agent": wanted.agent, "model": asked, "parts": [task]})
         parts = [TextPartInput(text=text), *attached, *(wanted.parts or [])]
         return base.model_copy(update={"agent": agent.name, "model": model, "parts": parts})
 
