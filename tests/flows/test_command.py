@@ -88,6 +88,7 @@ def test_a_template_is_filled(template: str, arguments: str, filled: str) -> Non
         ("@a @b @a", ["a", "b"]),
         ("an @ alone", []),
         ("(@日本/x.py)", ["日本/x.py)"]),
+        ("看@a.txt", ["a.txt"]),
     ],
 )
 def test_references_are_found(text: str, names: list[str]) -> None:
