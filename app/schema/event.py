@@ -314,7 +314,7 @@ class EventPromptDequeued(AnnouncedEvent):
 
 
 class EventSessionError(AnnouncedEvent):
-    """A turn failed, a file of a prompt could not be read, or a revert could not put files back."""
+    """A turn failed, a command could not be begun, a file of a prompt could not be read, or a revert could not put files back."""
 
     type: Literal["session.error"] = "session.error"
     properties: ErrorOfSession

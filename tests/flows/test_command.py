@@ -269,10 +269,12 @@ async def test_init_sent_again_runs_no_shell_line_again(tmp_path: Path) -> None:
 
 async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningApp, session: str) -> None:
     async with app.events() as events:
-        for command in ("unknown", "no-agent", "no-model"):
+        for count, command in enumerate(("unknown", "no-agent", "no-model"), 1):
             refused = await run(app, session, command, expect=400)
             assert refused["name"] in ("BadRequest", "ProviderModelNotFoundError")
-        assert events.types == ["server.connected"]
+            told = (await events.until("session.error", count=count)).properties
+            assert told["sessionID"] == session and told["error"]["data"]["message"] in str(refused["data"]["message"])
+        assert events.types == ["server.connected", *["session.error"] * 3]
     assert await app.messages(session) == [] and not (app.directory / "ran").exists()
 
 

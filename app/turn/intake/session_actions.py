@@ -11,8 +11,8 @@ from typing import Any
 from app.project.location import Location
 from app.project.registry import Projects
 from app.record.repositories import message_rows
-from app.schema.errors import Conflict, SessionNotFound
-from app.schema.event import CommandRun, EventCommandExecuted
+from app.schema.errors import Conflict, ServiceError, SessionNotFound, unknown
+from app.schema.event import CommandRun, ErrorOfSession, EventCommandExecuted, EventSessionError
 from app.schema.message import (
     AssistantMessage,
     CommandInput,
@@ -81,7 +81,12 @@ class SessionActions:
         if await self.intake.is_known(session_id, wanted.message_id, content):
             known = PreparedPrompt(PromptInput(message_id=wanted.message_id, parts=[]), content, None)
             return await self.prompts.accept_prepared(instance, session_id, known)
-        prompt = await self.commands.prompt(instance, wanted, prompted.last_model)
+        try:
+            prompt = await self.commands.prompt(instance, wanted, prompted.last_model)
+        except ServiceError as error:  # OpenCode's terminal client shows the event, and not the answer
+            refused = EventSessionError(properties=ErrorOfSession(session_id=session_id, error=unknown(error.message)))
+            self.store.post(session_id, instance.location.directory, lambda tx: tx.announce(refused))
+            raise
         prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
         return await self.prompts.accept(instance, await self.store.session_to_prompt(session_id), prompt, content=content)
 
