@@ -106,6 +106,7 @@ async def test_a_task_can_be_taken_up_again_and_another_session_cannot(tmp_path:
         assert [made["id"] for made in await children(app, session)] == [child["id"]] and await app.messages(other) == []
     assert said == ["one", "First.", "two", "Second."]
     assert [state["status"] for state in refused] == ["error"] * 3
+    assert all("is not a task of this conversation" in state["error"] for state in refused[:2])
     assert "nobody is not a valid agent type" in refused[2]["error"]
 
 

@@ -212,8 +212,8 @@ async def _child(store: Store, call: ToolRun, agent: Agent, off: dict[str, bool]
 
 async def _resumed(store: Store, call: ToolRun, session_id: str) -> Session:
     """A session may resume only a child that it has started itself: another's could have more rights."""
-    session = await store.session(session_id)
-    if session.parent_id != call.session.id:
+    session = (await store.sessions([session_id])).get(session_id)
+    if session is None or session.parent_id != call.session.id:
         raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
     return session
 
