@@ -91,7 +91,6 @@ def _built_in(name: str, rules: Ruleset) -> Agent:
 def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ruleset, user: Ruleset) -> Agent:
     agent = base or Agent(name=name, mode="all", native=False, permission=[*defaults, *user])
     overrides = {
-        "name": config.name,
         "mode": config.mode,
         "description": config.description,
         "prompt": config.prompt,

@@ -84,7 +84,8 @@ def test_the_server_s_own_outputs_stay_readable_unless_they_are_named() -> None:
 
 
 def test_an_unknown_name_makes_a_new_agent() -> None:
-    review = agents(agent={"review": {"prompt": "You review.", "temperature": 0.2, "seed": 7}})["review"]
+    review = agents(agent={"review": {"name": "Reviewer", "prompt": "You review.", "temperature": 0.2, "seed": 7}})["review"]
+    assert review.name == "review", "by which prompts name it"
     assert (review.mode, review.native, review.prompt, review.temperature) == ("all", False, "You review.", 0.2)
     assert review.options == {"seed": 7}
     assert action(review, "read", "/p/.env") == "ask"
