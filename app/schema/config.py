@@ -37,7 +37,7 @@ from app.schema.permission import Action
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
 ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")
 
-Number = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})]
+Number = Annotated[StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)], WithJsonSchema({"type": "number"})]
 """A whole number stays one."""
 Positive = Annotated[StrictInt, Field(gt=0)]
 NotNegative = Annotated[StrictInt, Field(ge=0)]

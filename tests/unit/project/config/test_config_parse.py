@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ def test_an_unknown_top_level_key_is_named_with_its_line() -> None:
     assert "/project/opencode.json:4" in caught.value.message
 
 
+INFINITE = ["provider", "p", "models", "m", "limit", "context"]
+
+
 @pytest.mark.parametrize(
     ("config", "path"),
     [
@@ -72,6 +76,7 @@ def test_an_unknown_top_level_key_is_named_with_its_line() -> None:
         ({"mcp": {"a": {"type": "odd"}}}, ["mcp", "a"]),
         ({"agent": {"a": {"color": "red"}}}, ["agent", "a", "color"]),
         ({"agent": {"a": {"temperature": "hot"}}}, ["agent", "a", "temperature"]),
+        ({"provider": {"p": {"models": {"m": {"limit": {"context": math.inf, "output": 1}}}}}}, INFINITE),
         ({"permission": {"bash": {"git *": "yes"}}}, ["permission", "bash", "git *"]),
         ({"permission": {"webfetch": {"x": "allow"}}}, ["permission"]),
         ({"share": "always"}, ["share"]),
