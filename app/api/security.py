@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.audit import WHO
 from app.api.errors import Refusal, storage_refusal
+from app.api.head import answer_head
 from app.api.roles import PRINCIPAL
 from app.record.engine import StorageError
 from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
@@ -195,8 +196,8 @@ class Guard:
         if refusal := await self._refusal(scope, headers, limit):
             await refusal(scope, receive, send)
             return
-        if scope["method"] in _READING:
-            await self._app(scope, receive, send)  # no route reads the body of a GET
+        if scope["method"] in _READING:  # no route reads the body of a GET
+            await (answer_head(self._app, scope, receive, send) if scope["method"] == "HEAD" else self._app(scope, receive, send))
             return
         body = scope[BODY] = IncomingBody(scope, receive, limit, self._large_bodies)
         try:
