@@ -234,7 +234,7 @@ class SdkAdapter(ABC, Generic[Client]):
         self._options = options
         self._idle_seconds = idle_seconds(options, idle)
         self._most_bytes = most_bytes
-        self._secrets = secrets_of({"key": api_key, "url": base_url, "headers": headers, "options": options})
+        self._secrets = [*secrets_of({"key": api_key, "url": base_url, "headers": headers, "options": options})]
         self._client: Client | None = None
         self._opening = asyncio.Lock()
         self._closed = False
