@@ -1,11 +1,13 @@
 """Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And clients' lines in the log."""
 
+import base64
+import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 MASK = "********"
 SHORTEST = 6
@@ -80,14 +82,19 @@ def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, MASK)
+    """Also as JSON and addresses write the secrets. The longest first: a secret may begin another one."""
+    written = ((secret, json.dumps(secret)[1:-1], quote(secret, safe="", errors="replace")) for secret in secrets)
+    for form in sorted(set(chain.from_iterable(written)), key=len, reverse=True):
+        text = text.replace(form, MASK)
     return text
 
 
 def _of_address(text: str) -> Iterator[str]:
+    """A login's password, and what a client sends of the login (basic auth)."""
     if login := _LOGIN_IN_URL.search(text):
-        yield from _alone(login[0].partition(":")[2])
+        user, _, password = login[0].partition(":")
+        sent = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode(errors="replace")).decode()
+        yield from {*_alone(password), *_alone(unquote(password)), *_alone(sent)}
     if query := _QUERY_IN_URL.search(text):
         for field in query[2].split("&"):
             value = field.partition("=")[2]

@@ -1,12 +1,17 @@
 """Which values of a tree are secret, the log of what clients say, and where things live."""
 
+import base64
 import logging
 from pathlib import Path
 
 import pytest
 
 from app.util import environment
-from app.util.secrets import MASK, client_log, masked, secrets_of, without_secrets
+from app.util.secrets import MASK, client_log, masked, redacted, secrets_of, without_secrets
+
+
+def basic(login: str) -> str:
+    return base64.b64encode(login.encode()).decode()
 
 
 def test_what_is_secret_in_a_tree_of_options() -> None:
@@ -14,15 +19,37 @@ def test_what_is_secret_in_a_tree_of_options() -> None:
     plain = {"token": "short", "timeout": 5, "region": "eu-central-1"}
     options = {"apiKey": "sk-secret-1", "baseURL": "https://user:secret-2@host/v1", "headers": headers}
     found = set(secrets_of({**options, "nested": [{"clientSecret": "secret-5"}], **plain}))
-    assert found == {"sk-secret-1", *(f"secret-{n}" for n in range(2, 7))}
+    assert found == {"sk-secret-1", *(f"secret-{n}" for n in range(2, 7)), basic("user:secret-2")}
     found = set(secrets_of({"url": "https://user:secret-1@host/v1?key=secret-2&b=%73ecret-3"}))
-    assert found == {"secret-1", "secret-2", "%73ecret-3", "secret-3"}
+    assert found == {"secret-1", "secret-2", "%73ecret-3", "secret-3", basic("user:secret-1")}
 
 
 def test_masking_leaves_what_only_looks_like_a_secret() -> None:
     value = {"maxTokens": 5, "setCacheKey": True, "apiKey": "", "tokenizer": "x", "access_token": "t"}
     assert masked(value) == {**value, "access_token": MASK}
     assert masked({"tools": {"token": "x"}, "token": "x"}, plain={"tools"}) == {"tools": {"token": "x"}, "token": MASK}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "longer-secret/1",
+        "secret/1-and-more",
+        "longer-secret%2F1",
+        'secret/\\"2',
+        "secret%2F%222",
+        "p\\u00e4ssword",
+        "p%C3%A4ssword",
+    ],
+)
+def test_a_quoted_secret_is_masked_whole_however_it_is_written(said: str) -> None:
+    secrets = ["\ud800secret", "secret/1", "longer-secret/1", "secret/1-and-more", 'secret/"2', "pässword"]
+    assert redacted(f"Wrong: {said}!", secrets) == f"Wrong: {MASK}!"
+
+
+def test_a_login_in_an_address_is_secret_as_it_is_sent() -> None:
+    found = set(secrets_of({"url": "https://user:p%40ss-word@host/v1"}))
+    assert found == {"p%40ss-word", "p@ss-word", basic("user:p@ss-word")}
 
 
 def test_headers_and_logins_in_addresses_are_masked_at_any_depth() -> None:
