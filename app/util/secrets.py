@@ -23,8 +23,8 @@ _QUERY_IN_URL = re.compile(r"(://(?:(?!://)[^?#\s])*\?)([^#\s]+)")
 
 
 def masked(value: Any, *, plain: Collection[str] = ()) -> Any:
-    """The same tree with MASK for every string under a secret key, every HTTP header, and the login and query of every URL.
-    Values under a key in `plain` stay as they are."""
+    """The same tree with MASK for every string under a secret key, in a list too, every HTTP header, and the login and query of
+    every URL. Values under a key in `plain` stay as they are."""
     if isinstance(value, Mapping):
         return {name: inner if name in plain else _masked_field(name, inner, plain) for name, inner in value.items()}
     if isinstance(value, list):
@@ -35,7 +35,11 @@ def masked(value: Any, *, plain: Collection[str] = ()) -> Any:
 def _masked_field(name: str, value: Any, plain: Collection[str]) -> Any:
     if name == "headers" and isinstance(value, Mapping):
         return all_masked(value)
-    return MASK if value and isinstance(value, str) and _SECRET_NAME.search(name) else masked(value, plain=plain)
+    if not _SECRET_NAME.search(name):
+        return masked(value, plain=plain)
+    if isinstance(value, list):
+        return [_masked_field(name, inner, plain) for inner in value]
+    return MASK if value and isinstance(value, str) else masked(value, plain=plain)
 
 
 def _masked_text(text: str) -> str:
@@ -57,15 +61,22 @@ def without_secrets(value: Any) -> Any:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    return isinstance(value, Mapping) if name == "headers" else isinstance(value, str) and bool(_SECRET_NAME.search(name))
+    if name == "headers":
+        return isinstance(value, Mapping)
+    return any(isinstance(one, str) for one in _each(value)) and bool(_SECRET_NAME.search(name))
+
+
+def _each(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
     """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: `value` has headers."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            secret = isinstance(inner, str) and (headers or _SECRET_NAME.search(name))
-            yield from _alone(inner) if secret else secrets_of(inner, headers=name == "headers")
+            is_secret = headers or _SECRET_NAME.search(name)
+            for one in _each(inner):
+                yield from _alone(one) if is_secret and isinstance(one, str) else secrets_of(one, headers=name == "headers")
     elif isinstance(value, list):
         for inner in value:
             yield from secrets_of(inner)

@@ -30,6 +30,13 @@ def test_masking_leaves_what_only_looks_like_a_secret() -> None:
     assert masked({"tools": {"token": "x"}, "token": "x"}, plain={"tools"}) == {"tools": {"token": "x"}, "token": MASK}
 
 
+def test_each_of_several_secrets_is_masked() -> None:
+    value = {"apiKeys": ["sk-secret-1", {"note": "no secret"}, 5], "scopes": ["read"]}
+    assert masked(value) == {"apiKeys": [MASK, {"note": "no secret"}, 5], "scopes": ["read"]}
+    assert without_secrets(value) == {"scopes": ["read"]}
+    assert set(secrets_of(value)) == {"sk-secret-1"}
+
+
 @pytest.mark.parametrize(
     "said",
     [
