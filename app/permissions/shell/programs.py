@@ -4,6 +4,7 @@ Few programs are listed here, because any other program is taken to run what its
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -43,13 +44,13 @@ INTERPRETERS = {
     **dict.fromkeys(["tclsh", "wish", "irb", "ghci", "bc", "dc", "m4", "gnuplot", "octave", "ed", "ex"], ""),
 }
 """By name, the letters of options that take code. Without a file they read code from standard input."""
+_SED = ("sed", "gsed")
 OWN_LANGUAGE = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), rf"system|getline|[^|]\|[^|]|@load|{UNKNOWN}"),
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
     **dict.fromkeys(
-        ("sed", "gsed"),
-        r"(?:(?:^|[;{}\d$/!,])\s*|\n[^\S\n]*)[eE](?:[\s;]|$)|(?:(?:^|[;{}\d$!])\s*|\n[^\S\n]*)[wW]\s"
-        r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
+        _SED,
+        r"(?:(?:^|[;{}\d$/!,])\s*|\n[^\S\n]*)[eE](?:[\s;]|$)|(?:(?:^|[;{}\d$!])\s*|\n[^\S\n]*)[wW]\s",
     ),
 }
 """Programs whose arguments are full of signs that mean code elsewhere, with patterns of what runs or writes something in them."""
@@ -111,11 +112,34 @@ def changes_programs(assignment: str) -> bool:
     return bool(found and _CHANGES_PROGRAMS.fullmatch(found[1]) and found[2] not in _HARMLESS_PROGRAMS)
 
 
+_SED_FLAGS = re.compile(r"[gpimIM0-9]*[ew]")
+
+
+def _substitutes_to_run(program: str) -> bool:
+    """Whether a substitution in sed's language has a flag that runs or writes its result (`s/a/b/e`). Takes no longer than the
+    program: no regular expression does that, as any character may be the delimiter."""
+    places: dict[str, list[int]] = {}
+    """By character, where it stands without a backslash."""
+    for found in re.finditer(r"\\.|[^\\]", program, re.DOTALL):
+        places.setdefault(found[0], []).append(found.start())
+    line_ends = places.get("\n", [])
+    for begin in re.finditer(r"s(?=[^\\\n])", program):
+        at = begin.end()
+        ends = places.get(program[at], [])
+        first = bisect_right(ends, at)
+        last = ends[first + 1] if first + 1 < len(ends) else -1
+        is_whole = last > 0 and bisect_left(line_ends, at) == bisect_left(line_ends, last)
+        if is_whole and _SED_FLAGS.match(program, last + 1):
+            return True
+    return False
+
+
 def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
     if name == "git" and _names_program(args):
         return "unreadable"
     if own := OWN_LANGUAGE.get(name):
-        return "foreign" if any(re.search(own, arg) for arg in args) else "readable"
+        runs = any(re.search(own, arg) or (name in _SED and _substitutes_to_run(arg)) for arg in args)
+        return "foreign" if runs else "readable"
     if not may_take_scripts(name, args):
         return "readable"
     takes_code = any(_CODE_OPTION.fullmatch(one) and _CODE.search(other) for one, other in pairwise(args))
