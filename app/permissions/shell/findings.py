@@ -7,7 +7,7 @@ from posixpath import basename
 
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.programs import StartedProgram, runs_nothing
-from app.permissions.shell.syntax import MAX_NODES
+from app.permissions.shell.syntax import MAX_NODES, is_in_subscript
 from app.permissions.shell.words import Word, has_glob, shown, text_of
 from app.permissions.spellings import always_pattern, spellings
 
@@ -17,6 +17,7 @@ _GIT_DIRECTORY = ".git/"
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
 _EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
+_IN_QUOTES, _IN_OTHER_QUOTES = re.compile(r"'[^']*(\$\(|`)[^']*'"), re.compile(r"\\(?:\$[\\'\"]*\(|`)")
 _VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
 """Harmless expansions: a number (`make -j$(nproc)`), or a here-document whose text is in the command itself."""
 
@@ -123,5 +124,5 @@ def _readability(name: Word, flat: Sequence[Word], started: StartedProgram, is_i
 
 
 def holds_code(typed: str) -> bool:
-    """Whether single quotes enclose a substitution: whatever evaluates the text later runs it."""
-    return re.search(r"'[^']*(\$\(|`)[^']*'", typed) is not None
+    """Whether single quotes, or a subscript in others, enclose a substitution: whatever evaluates the text later runs it."""
+    return _IN_QUOTES.search(typed) is not None or is_in_subscript(_IN_OTHER_QUOTES, typed)

@@ -19,7 +19,7 @@ paste patch pbcopy printf ps pwd read readlink realpath rev rg rmdir seq set sha
 strings tac tail tee test touch tr tree true type uniq unset wait wc which xclip xxd xz yes zcat
 """
 _INERT = frozenset(_INERT_PROGRAMS.split())
-_RUNS_BY_OPTION: dict[str, str | tuple[str, ...]] = {"rg": ("--p", "--ho"), "sort": "--co", "less": "+", "more": "+"}
+_RUNS_BY_OPTION = {"rg": ("--p", "--ho"), "bat": ("--pager",), "sort": ("--co",), "less": ("+",), "more": ("+",)}
 
 WRAPPERS = {
     **dict.fromkeys(["nohup", "setsid", "builtin", "busybox", "noglob", "!", "{", "command", "coproc"], ""),
@@ -50,7 +50,7 @@ OWN_LANGUAGE = {
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
     **dict.fromkeys(
         _SED,
-        r"(?:(?:^|[;{}\d$/!,])\s*|\n[^\S\n]*)[eE](?:[\s;]|$)|(?:(?:^|[;{}\d$!])\s*|\n[^\S\n]*)[wW]\s",
+        r"(?:(?:^|[;{}\d$/!,])[IM]*\s*|\n[^\S\n]*)[eE](?:[\s;]|$)|(?:(?:^|[;{}\d$!])\s*|\n[^\S\n]*)[wW]\s",
     ),
 }
 """Programs whose arguments are full of signs that mean code elsewhere, with patterns of what runs or writes something in them."""
@@ -58,7 +58,8 @@ ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
 _CHANGES_PROGRAMS = re.compile(
     r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"
     r"(\w+_)?EDITOR|GIT_(SSH|EXTERNAL|PROXY|ASKPASS|CONFIG|EXEC|TEMPLATE|DIR)\w*|(SSH|SUDO)_ASKPASS|NODE_OPTIONS|PERL5\w+|RUBYOPT|"
-    r"RUBYLIB|PYTHONSTARTUP|PYTHONHOME|JAVA_TOOL_OPTIONS|MAKEFLAGS|GCONV_PATH|\w+_WRAPPER|LESSOPEN|LESSCLOSE|TAR_OPTIONS"
+    r"RUBYLIB|PYTHONSTARTUP|PYTHONHOME|JAVA_TOOL_OPTIONS|MAKEFLAGS|GCONV_PATH|\w+_WRAPPER|LESSOPEN|LESSCLOSE|TAR_OPTIONS|"
+    r"RIPGREP_CONFIG_PATH|BAT_(OPTS|CONFIG_\w+)"
 )
 _HARMLESS_PROGRAMS = {"", "cat", "true", ":", "less", "more"}
 _CODE_OPTION = re.compile(r"-\w*[ceEx]|--?(?:eval|exec|command|run|execute|call)|eval")
@@ -115,6 +116,12 @@ def changes_programs(assignment: str) -> bool:
 _SED_FLAGS = re.compile(r"[gpimIM0-9]*[ew]")
 
 
+def _runs_behind_address(program: str) -> bool:
+    """Whether `e` stands behind an address of sed's language that has other delimiters than `/`: `\\%a%e`."""
+    delimiters = {found[1] for found in re.finditer(r"\\([^\w\s])", program)}
+    return any(re.search(rf"{re.escape(mark)}[IM]*\s*e(?:[\s;]|$)", program) for mark in delimiters)
+
+
 def _substitutes_to_run(program: str) -> bool:
     """Whether a substitution in sed's language has a flag that runs or writes its result (`s/a/b/e`). Takes no longer than the
     program: no regular expression does that, as any character may be the delimiter."""
@@ -138,7 +145,8 @@ def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
     if name == "git" and _names_program(args):
         return "unreadable"
     if own := OWN_LANGUAGE.get(name):
-        runs = any(re.search(own, arg) or (name in _SED and _substitutes_to_run(arg)) for arg in args)
+        runs = any(re.search(own, arg) for arg in args)
+        runs |= name in _SED and any(_substitutes_to_run(arg) or _runs_behind_address(arg) for arg in args)
         return "foreign" if runs else "readable"
     if not may_take_scripts(name, args):
         return "readable"

@@ -82,6 +82,8 @@ class ShellReader:
         self._variables.count(root)
         for text in syntax.loose_texts(root):
             self._findings.add_loose(text)
+        for text in syntax.unread_code(root):
+            self._findings.add_unreadable(text)
         self._walk(root)
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
@@ -153,6 +155,8 @@ class ShellReader:
         values = [read_word(child, self._variables.lookup) for child in node.named_children if child.type in syntax.WORDS]
         variable = node.child_by_field_name("variable")
         name = syntax.node_text(variable) if variable is not None else ""
+        if changes_programs(f"{name}=any"):
+            self._findings.add_unreadable(syntax.node_text(node))
         self._variables.set(name, Word("", tuple(one for word in values for one in word.fields)) if values else UNKNOWN_WORD)
         self._statements(node)
         self._variables.set(name, UNKNOWN_WORD)
@@ -308,6 +312,8 @@ class ShellReader:
             self._findings.is_unparsable = True
         if bare in _SETS_VARIABLES or (bare == "printf" and any(arg.startswith("-v") for arg in args)):
             self._variables.forget_all()
+            if any(map(changes_programs, (f"{arg.partition('[')[0]}=any" for arg in args))):
+                self._findings.add_unreadable(" ".join([bare, *args]))
         self._paths.makes_links |= bare == "ln"
         self._findings.calls(bare, flat[0].value, args)
 

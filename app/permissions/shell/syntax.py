@@ -19,6 +19,18 @@ _RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
 """The characters by which `words.py` marks quoted and unknown text."""
 _CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
+_FALSE_BLANK = re.compile(rb"[\v\f]|\r(?!\n)")
+"""What is a blank for the grammar alone, which takes a `#` behind it for a comment."""
+_SUBSTITUTION = re.compile(r"\$\(|`")
+_EVALUATES = re.compile(rb"\(\(|\$\[|\[\[?\s|\$\{!|\$\{\w+:[^-=?+]")
+"""Arithmetic and tests, which run a substitution in a variable's subscript: `x='a[$(ls)]'; echo $((x))`."""
+_SUBSCRIPT = re.compile(r"\w\[")
+_VERBATIM = ("raw_string", "ansi_c_string", "regex")
+_QUOTED = {
+    **dict.fromkeys(_VERBATIM, _SUBSTITUTION),
+    **dict.fromkeys(["string", "word", "concatenation"], re.compile(r"\\(?:\$[\\'\"]*\(|`)")),
+}
+"""By type of node, a substitution that the shell does not run at once."""
 
 
 @cache
@@ -49,12 +61,16 @@ def parse(script: str) -> "Node | None":
 
 def is_misread(root: "Node") -> bool:
     """The grammar splits the text differently from the shell, so that nothing in the tree can be trusted."""
-    return _CONTINUED_WORD.search(root.text or b"") is not None or any(map(_is_misread_node, nodes_of(root)))
+    text = root.text or b""
+    return any(sign.search(text) for sign in (_CONTINUED_WORD, _FALSE_BLANK)) or any(map(_is_misread_node, nodes_of(root)))
 
 
 def _is_misread_node(node: "Node") -> bool:
-    """Whether a word has a blank in it, or backquotes have backslashes, which the shell removes before it reads the script."""
+    """Whether a word has a blank in it, the end of a heredoc is written like an expansion, or backquotes have backslashes, which
+    the shell removes before it reads the script."""
     text = node.text or b""
+    if node.type == "heredoc_start":
+        return b"$" in text or b"`" in text
     if node.type == "command_substitution":
         return text.startswith(b"`") and b"\\" in text
     return node.type == "word" and _LIVE_BLANK.search(text) is not None
@@ -74,6 +90,26 @@ def loose_texts(root: "Node") -> Iterator[str]:
     for node in nodes_of(root):
         if node.type == "heredoc_body" or (node.type in WORDS and parent_type(node) not in ("command", "command_name")):
             yield node_text(node)
+
+
+def unread_code(root: "Node") -> Iterator[str]:
+    """Texts with substitutions that the grammar keeps as they are, and the shell may run: patterns, and texts in quotes that are
+    in an expansion, a subscript or a test, or that arithmetic may evaluate."""
+    evaluates = _EVALUATES.search(root.text or b"") is not None
+    kept = (node for node in nodes_of(root) if node.type in _QUOTED)
+    return (node_text(node) for node in kept if _is_run_unread(node, evaluates))
+
+
+def _is_run_unread(node: "Node", evaluates: bool) -> bool:
+    text = node_text(node)
+    if node.type == "regex" or parent_type(statement_of(node, {"concatenation"}, ())) in ("expansion", "subscript"):
+        return node.type in _VERBATIM and _SUBSTITUTION.search(text) is not None
+    return evaluates and is_in_subscript(_QUOTED[node.type], text)
+
+
+def is_in_subscript(sign: re.Pattern[str], text: str) -> bool:
+    subscript = _SUBSCRIPT.search(text)
+    return subscript is not None and sign.search(text, subscript.end()) is not None
 
 
 def node_text(node: "Node") -> str:

@@ -34,7 +34,7 @@ RULESETS: dict[str, Ruleset] = {
 
 NAMES = {Allowed: "allow", NeedsApproval: "ask", Forbidden: "deny"}
 OUT = "@OUT@"
-SIGNS = str.maketrans({"⏎": "\n", "⇥": "\t", "␍": "\r", "␀": "\0", "␦": "\udcff", "␠": " "})
+SIGNS = str.maketrans({"⏎": "\n", "⇥": "\t", "ⓥ": "\v", "ⓕ": "\f", "␍": "\r", "␀": "\0", "␦": "\udcff", "␠": " "})
 
 
 def corpus() -> Iterator[tuple[str, str, str]]:
