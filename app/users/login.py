@@ -216,6 +216,8 @@ class Login:
             if scheme == "bearer" and self.is_required():
                 by_token = await self._by_token(credentials)
                 return isinstance(by_token, AcceptedLogin) and by_token.principal == principal
+            if principal.token and not self._tokens.holds(principal.token):
+                return False
             if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
                 user = await self._users.get(principal.name)
                 return user is not None and user.principal(read_only=principal.read_only) == principal
@@ -233,11 +235,12 @@ class Login:
         if entry is None:
             return None
         if entry.user is None:
-            return AcceptedLogin(f"token {entry.name}", replace(OPERATOR, read_only=entry.read_only))
+            return AcceptedLogin(f"token {entry.name}", replace(OPERATOR, read_only=entry.read_only, token=entry.hash))
         user = await self._users.get(entry.user) if self._users else None
         if user is None:
             return LoginDenied()
-        return AcceptedLogin(f"user {user.name}, token {entry.name}", user.principal(read_only=entry.read_only))
+        principal = replace(user.principal(read_only=entry.read_only), token=entry.hash)
+        return AcceptedLogin(f"user {user.name}, token {entry.name}", principal)
 
     async def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
         """After FAILURES wrong logins an address may not try again until WINDOW_SECONDS after the first of them."""

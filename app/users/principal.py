@@ -8,7 +8,7 @@ A read-only token lets its user see what they see, and change nothing.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -20,12 +20,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`name` owns what the principal creates. `roots`: resolved directories; none: those of the server."""
+    """`name` owns what the principal creates. `roots`: resolved directories; none: those of the server. `token`: the hash of the
+    token by which they are logged in."""
 
     name: str
     role: Role
     read_only: bool = False
     roots: tuple[str, ...] = ()
+    token: str = field(default="", compare=False, repr=False)
 
     @property
     def may_see_all(self) -> bool:

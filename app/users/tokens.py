@@ -204,6 +204,10 @@ class TokenStore:
         matching = [entry for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
         return matching[0] if matching else None
 
+    def holds(self, hashed: str) -> bool:
+        """Whether the token with this hash is valid."""
+        return any(entry.hash == hashed and entry.holds() for entry in self.entries())
+
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
@@ -294,4 +298,4 @@ EventTokens = MemoryEventTokens | StoredEventTokens
 
 def _principal(stored: str) -> Principal:
     fields = orjson.loads(stored)
-    return Principal(fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]))
+    return Principal(fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]), fields.get("token", ""))

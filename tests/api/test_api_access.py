@@ -354,6 +354,19 @@ async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Pa
                 await own.until_ended()
 
 
+async def test_a_stream_by_an_event_token_ends_with_the_token_that_asked_for_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, heartbeat_seconds=0.05) as app:
+        store = TokenStore(app.data_dir)
+        async with user(app, "anna") as anna, logged_in(app, store.create("operator")) as operator:
+            for name, login in (("operator", operator), ("anna", anna)):
+                token = (await login.post("/auth/event-token"))["token"]
+                async with app.events(token=token) as stream:
+                    await until(lambda stream=stream: stream.characters > 200)  # some heartbeats
+                    assert not stream.ended
+                    store.revoke(name)
+                    await stream.until_ended()
+
+
 async def test_a_stream_whose_login_can_be_watched_no_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(*_: object) -> bool:
         raise RuntimeError("it broke")

@@ -320,6 +320,12 @@ async def test_a_login_is_needed_and_a_connection_ends_with_it(tmp_path: Path) -
         pty_id = (await app.post("/pty", {"command": "cat"}, headers=login))["id"]
         assert [await refusal(port, pty_id, headers=headers) for headers in ({}, bearer("wrong"))] == [401, 401]
         async with at_terminal(port, pty_id, headers=login) as client:
+            ticket = (await app.post(f"/pty/{pty_id}/connect-token", headers=login))["ticket"]
+            async with at_terminal(port, pty_id, ticket=ticket) as by_ticket:
+                tokens.TokenStore(app.data_dir).revoke("anna")
+                assert await by_ticket.until_closed() == await client.until_closed() == 1008
+        login = bearer(tokens.TokenStore(app.data_dir).create("again", user="anna"))
+        async with at_terminal(port, pty_id, headers=login) as client:
             await app.services.users.remove("anna")
             assert await client.until_closed() == 1008
 
