@@ -49,12 +49,12 @@ def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
     pending = _first_files(home, environment)
     while pending and len(found) < _MOST_FILES:
         file = pending.pop(0)
-        if file in found or not file.is_file():
+        if file in found or not os.path.isfile(file):  # noqa: PTH113  a Path may raise
             continue
         found.append(file)
         for path, is_configuration in _named_in(file, home):
             (pending if is_configuration else found).append(path)
-    return list(dict.fromkeys(path for path in found if path.is_file()))
+    return list(dict.fromkeys(path for path in found if os.path.isfile(path)))  # noqa: PTH113
 
 
 def _first_files(home: Path, environment: Mapping[str, str]) -> list[Path]:

@@ -161,7 +161,8 @@ class Repository:
 
     def _write_rules(self) -> None:
         """Copies the rules, because git would wait for a FIFO that the project's configuration names."""
-        named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
+        is_there = os.path.isfile(self._ignore_file)  # noqa: PTH113  a Path raises for what cannot be asked for
+        named = {"core.excludesFile": str(self._ignore_file)} if is_there else {}
         self._options = _options({**_CONFIG, **named})
         read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
         target = self.git_dir / "info" / "exclude"

@@ -33,6 +33,14 @@ def test_files_are_found_by_way_of_others_and_another_global_file_takes_the_plac
     assert names(tmp_path, {"GIT_CONFIG_GLOBAL": str(tmp_path / "own")}) == {"own", ".config/git/ignore"}
 
 
+def test_a_file_that_cannot_be_asked_for_is_none(tmp_path: Path) -> None:
+    """The name is too long; a folder that may not be entered is closed in the same way."""
+    written(
+        tmp_path, **{".gitconfig": f"[core]\nexcludesFile = ~/{'a' * 300}\n[include]\npath = {'b' * 300}\npath = a\n", "a": ""}
+    )
+    assert names(tmp_path) == {".gitconfig", "a"}
+
+
 def test_there_is_an_end(tmp_path: Path) -> None:
     """Also of files that name each other, of one that never ends, and of a large one."""
     endless = "[include]\npath=a\npath=/dev/zero\npath=missing\npath=large\n"

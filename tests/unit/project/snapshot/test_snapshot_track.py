@@ -276,6 +276,13 @@ async def test_a_plugin_that_writes_the_index_too_disturbs_no_snapshot(project: 
     assert project.relative(await snapshots.patch(before)) == {"new.txt"}
 
 
+async def test_an_ignore_file_that_cannot_be_asked_for_is_left_out(project: Project, snapshots: Snapshots) -> None:
+    """Its name is too long; one in a folder that may not be entered is closed in the same way."""
+    project.write("a.txt", "one")
+    project.git("config", "core.excludesFile", "a" * 300)
+    assert "a.txt" in project.held(await snapshots.track())
+
+
 @pytest.mark.parametrize("when", ["from the start", "later"])
 @pytest.mark.parametrize("kind", OBSTACLES)
 async def test_rules_that_are_no_file_of_the_project_are_left_out(
