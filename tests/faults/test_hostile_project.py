@@ -20,7 +20,7 @@ from long_form import LONG
 from obstacles import LINKS, SECRET, put
 from real_server import peak_memory
 from running_app import RunningApp, make_workspace, running_app
-from turns import assert_finished, bash, call, say
+from turns import assert_finished, bash, call, say, states_after
 from user_logins import user
 
 FLIP_SECONDS, LEAST_LOOKS = 20.0 if LONG else 1.0, 5
@@ -147,6 +147,28 @@ async def test_nor_do_links_that_are_exchanged_all_the_time(tmp_path: Path, plac
                 looks += 1
                 assert SECRET not in await seen(app, project)
         figure(f"{looks} looks at a project whose {place} is exchanged meanwhile: nothing of another's")
+
+
+MARKERS = ("ruff.toml", "pyproject.toml", "package.json", "biome.json", ".venv", "node_modules", "opencode.json", "sub/.git")
+
+
+async def test_links_that_cannot_be_followed_are_in_nobodys_way(tmp_path: Path) -> None:
+    """Whether they lead anywhere cannot even be asked: the name is too long, as a folder that may not be entered is closed."""
+    project = make_workspace(tmp_path / "project")
+    (project / "sub").mkdir()
+    for name in MARKERS:
+        (project / name).symlink_to("a" * 300)
+    (project / "other").mkdir()
+    (project / "other" / ".git").write_text(f"gitdir: {'a' * 300}")
+    calls = [[call("write", filePath=name, content="x = 1\n")] for name in ("x.py", "x.ts")]
+    async with running_app(tmp_path, workspace=project) as app:
+        states = await states_after(app, *calls, [call("read", filePath="x.py")], [say()])
+        assert [state["status"] for state in states] == ["completed"] * 3, states
+        assert await app.get("/formatter")
+        for name in ("sub", "other"):
+            assert (await app.get("/path", params={"directory": str(project / name)}))["directory"] == str(project / name)
+        refused = await app.client.patch("/config", json={"theme": "mine"})
+        assert refused.json()["name"] == "ConfigInvalidError"
 
 
 # Nothing waits, and memory stays.

@@ -136,7 +136,8 @@ def global_file() -> Path:
 
 def _first_file(directory: Path, names: Sequence[str]) -> Path:
     places = [directory / name for name in names]
-    return Path(os.path.realpath(next((place for place in places if place.is_file()), directory / "opencode.json")))
+    existing = filter(os.path.isfile, places)  # a Path raises for what cannot be asked for
+    return Path(os.path.realpath(next(existing, directory / "opencode.json")))
 
 
 def _replace(path: Path, text: str, within: Within) -> None:

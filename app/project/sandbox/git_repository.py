@@ -55,7 +55,7 @@ def find_repository(directory: Path, admits: Callable[[str], bool]) -> GitReposi
     for checkout in (real, *real.parents):
         if os.path.lexists(checkout / ".git"):
             found = repository_of(checkout, admits)
-            if found is not None or not (checkout / ".git").is_dir():
+            if found is not None or not os.path.isdir(checkout / ".git"):  # noqa: PTH112  a Path may raise
                 return found
         if _is_git_directory(checkout):
             return None
@@ -132,7 +132,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 
 def _git_directory(entry: Path) -> Path | None:
     """The directory that `.git` is, or that the file `.git` names; resolved."""
-    if entry.is_dir():
+    if os.path.isdir(entry):  # noqa: PTH112
         return Path(os.path.realpath(entry))
     prefix, _, name = read_small(entry).strip().partition(": ")
     return Path(os.path.realpath(entry.parent / name)) if prefix == "gitdir" and name and "\0" not in name else None
@@ -148,7 +148,9 @@ def _common_directory(git_dir: Path) -> Path | None:
 
 
 def _is_git_directory(folder: Path) -> bool:
-    has_store = (folder / "commondir").exists() or ((folder / "objects").is_dir() and (folder / "refs").is_dir())
+    """False for a path that cannot be asked for, as one that is too long: a Path would raise."""
+    has_folders = all(os.path.isdir(folder / name) for name in ("objects", "refs"))  # noqa: PTH112
+    has_store = has_folders or os.path.exists(folder / "commondir")  # noqa: PTH110
     return has_store and os.path.lexists(folder / "HEAD")
 
 

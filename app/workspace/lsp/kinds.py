@@ -1,5 +1,6 @@
 """The kinds of language servers: the well-known ones, as a configuration changes them. Nothing is ever downloaded."""
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,13 +64,13 @@ def _has(place: Path, markers: Sequence[str], top: Path) -> bool:
 def _python(root: Path, top: Path) -> Mapping[str, Any]:
     """The project's own interpreter, whose packages the code imports."""
     programs = (root / name / "bin/python" for name in (".venv", "venv"))
-    return next(({"pythonPath": str(path)} for path in programs if path.exists()), {})
+    return next(({"pythonPath": str(path)} for path in programs if os.path.exists(path)), {})  # noqa: PTH110  a Path may raise
 
 
 def _installed(module: str, root: Path, top: Path) -> Path | None:
     """A file of a module in the project's `node_modules`."""
     found = (place / "node_modules" / module for place in above(root / "file", top))
-    return next((path for path in found if path.exists()), None)
+    return next((path for path in found if os.path.exists(path)), None)  # noqa: PTH110  a Path may raise
 
 
 def _typescript(root: Path, top: Path) -> Mapping[str, Any] | None:
