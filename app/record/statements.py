@@ -275,7 +275,7 @@ class Statements:
             update(LEASE)
             .where(*_ONE_LEASE)
             .values(owner=bindparam("new_owner"), heartbeat=self._now, generation=LEASE.c.generation + 1)
-            .values(takeovers=LEASE.c.takeovers + 1, aborting=False)
+            .values(takeovers=LEASE.c.takeovers + 1)
             .returning(LEASE.c.takeovers)
         )
         self.hand_over_lease = (

@@ -129,7 +129,8 @@ class Leases:
     # Requests between servers.
 
     async def request_abort(self, session_id: str) -> None:
-        """Returns when another server's run of the session is over; at once if there is none."""
+        """Returns when another server's run of the session is over; at once if there is none, or its server is dead: then the
+        server that takes the run over ends it."""
 
         def ask(tx: Tx) -> int | None:
             held = self._held_elsewhere(tx.connection, session_id)
@@ -139,7 +140,7 @@ class Leases:
             generation: int = held.generation
             return generation
 
-        generation = await self._writer.commit(ask) if await self.is_held_elsewhere(session_id) else None
+        generation = await self._writer.commit(ask) if await self.is_left_to_others(session_id) else None
         if generation is not None:
             await self.free_elsewhere(session_id, generation)
 

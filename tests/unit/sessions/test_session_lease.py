@@ -120,6 +120,21 @@ async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Session
         await other.leases.acquire("ses_1")
 
 
+@pytest.mark.parametrize("age", [0, STALE])
+async def test_an_abort_that_meets_a_killed_server_ends_what_goes_on(sessions: Sessions, other: Sessions, age: int) -> None:
+    """Whether or not the others know yet that it is dead."""
+    await hold_as(sessions, "elsewhere", age)
+    aborting = asyncio.create_task(sessions.leases.request_abort("ses_1"))
+    if age == 0:
+        while not (await sessions.storage.rows(LEASE))[0].aborting:
+            await asyncio.sleep(0.01)
+        stale = LEASE.update().values(heartbeat=clock.now_ms() - STALE)
+        await sessions.database.write(lambda connection: connection.execute(stale))
+    await aborting
+    assert await take_over_dead(other) == {"ses_1"}
+    assert await other.leases.aborted_runs() == ["ses_1"]
+
+
 @pytest.mark.parametrize("asks_first", [True, False])
 async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions, asks_first: bool) -> None:
     await hold_as(sessions, "elsewhere", age=STALE)
