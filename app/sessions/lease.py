@@ -66,8 +66,8 @@ class Leases:
         """Whether other servers judge by heartbeats alone that this one is alive."""
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
-        self._unreleased: list[Lease] = []
-        """Released leases whose rows could not be written: each heartbeat tries again."""
+        self._unreleased: list[tuple[Lease, Any]] = []
+        """Released leases whose rows could not be written, with the statements: each heartbeat tries again."""
         self._confirmed = -math.inf
         """When the newest stored heartbeat was begun."""
         self._was_late = False
@@ -103,9 +103,11 @@ class Leases:
         else:
             with_change.add_done_callback(lambda stored: self._post_release(lease) if stored.exception() else None)
 
-    def _post_release(self, lease: Lease) -> None:
-        freed = self._writer.post(lambda tx: tx.execute(self._sql.release_lease, lease.key()))
-        freed.add_done_callback(lambda _: self._unreleased.append(lease) if freed.exception() else None)
+    def _post_release(self, lease: Lease, statement: Any = None) -> asyncio.Future[Any]:
+        release = self._sql.release_lease if statement is None else statement
+        freed = self._writer.post(lambda tx: tx.execute(release, lease.key()))
+        freed.add_done_callback(lambda _: self._unreleased.append((lease, release)) if freed.exception() else None)
+        return freed
 
     def held(self, session_id: str) -> Lease | None:
         return self._held.get(session_id)
@@ -290,9 +292,10 @@ class Leases:
         are left to their runs: another server that waits for one would find a turn in its middle. The count of their takeovers is
         forgotten when their next run ends."""
         leases = [self._held.pop(each) for each in set(sessions).difference(going_on) if each in self._held]
-        freed = self._writer.post(lambda tx: [tx.execute(self._sql.release_recovered_lease, lease.key()) for lease in leases])
+        freed = [self._post_release(lease, self._sql.release_recovered_lease) for lease in leases]
         self._unblock(sessions)
-        await asyncio.wait({freed})  # a lease that cannot be stored becomes stale
+        if freed:
+            await asyncio.wait(freed)
 
     def _unblock(self, sessions: Collection[str]) -> None:
         for session_id in sessions:
@@ -340,8 +343,8 @@ class Leases:
 
     def _release_again(self) -> None:
         unreleased, self._unreleased = self._unreleased, []
-        for lease in unreleased:
-            self._post_release(lease)
+        for lease, statement in unreleased:
+            self._post_release(lease, statement)
 
     def _renew_leases(self, connection: Connection) -> None:
         if self.on_heartbeat:

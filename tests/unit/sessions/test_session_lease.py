@@ -205,13 +205,21 @@ async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_i
     assert await take_over_dead(sessions) == {"ses_1"}
 
 
+@pytest.mark.parametrize("is_recovered", [False, True])
 async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
-    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch, is_recovered: bool
 ) -> None:
     monkeypatch.setattr("app.sessions.lease.HEARTBEAT_SECONDS", 0.05)
-    await sessions.leases.acquire("ses_1")
+    if is_recovered:
+        await hold_as(sessions, "elsewhere", age=STALE)
+        await take_over_dead(sessions)
+    else:
+        await sessions.leases.acquire("ses_1")
     sessions.database.full = True
-    sessions.leases.release("ses_1")
+    if is_recovered:
+        await sessions.leases.mark_recovered({"ses_1"})
+    else:
+        sessions.leases.release("ses_1")
     await sessions.store.barrier()
     assert await sessions.store.query(work_rows.leases)
     sessions.database.full = False
