@@ -1,5 +1,6 @@
 """A small MCP server over stdio without any library, so that it starts in no time and can misbehave. Run as a program; its
-arguments are how: `no-tools`, `greeting` (prints what is no message first), `deaf` (never answers anything)."""
+arguments are how: `no-tools`, `greeting` (prints what is no message first), `deaf` (never answers anything),
+`odd-lists` (its prompts and resources are none)."""
 
 import json
 import os
@@ -82,6 +83,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"tools": [{"name": name, "description": why, "inputSchema": schema} for name, why in offered.items()]}
         case "tools/call":
             return call(params["name"], params.get("arguments") or {}, params.get("_meta", {}).get("progressToken"))
+        case "prompts/list" | "resources/list" if "odd-lists" in MODES:
+            return {method.partition("/")[0]: [{"name": 5}]}
         case "prompts/list":
             arguments = [{"name": "name", "required": True}, {"name": "how"}]
             return {"prompts": [{"name": "greet", "description": "Greets someone", "arguments": arguments}]}

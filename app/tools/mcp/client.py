@@ -39,7 +39,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import AnyUrl, BaseModel
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from app import __version__
 from app.events.telemetry.telemetry import put_trace
@@ -350,7 +350,7 @@ async def _optional(fetch: Callable[..., Awaitable[P]], server: str) -> list[P]:
     """A server whose prompts or resources cannot be listed still has its tools."""
     try:
         return await _pages(fetch)
-    except MCPError as error:
+    except (MCPError, ValidationError, McpFailure) as error:
         log.warning("the MCP server %s does not list what it offers: %s", server, error)
         return []
 

@@ -119,6 +119,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "unreachable": ({"type": "remote", "url": "http://127.0.0.1:9/mcp"}, "failed", "failed"),
     "switched off": (plain(enabled=False), "disabled", ""),
     "greets first": (plain("greeting"), "connected", ""),
+    "lists what is no prompt and no resource": (plain("odd-lists"), "connected", ""),
     "in a directory of its own": (program(*WHERE, cwd="tools"), "failed", r"It said: /\S+/tools$"),
     "above": (plain(cwd=".."), "failed", r"^cwd: /\S+ is not in"),
     "behind a link": (plain(cwd="way-out"), "failed", r"^cwd: /\S+ is not in"),
