@@ -73,6 +73,9 @@ class Everybody(provider.OAuthAuthorizationServerProvider[AuthorizationCode, Ref
         return OAuthToken(access_token=access, expires_in=told_life, refresh_token=refresh)
 
 
+EVERYBODY = Everybody()
+
+
 def made() -> MCPServer[Any]:
     if "oauth" not in OPTIONS:
         return MCPServer("over-http")
@@ -82,7 +85,7 @@ def made() -> MCPServer[Any]:
         validate_token_resource=False,
         client_registration_options=ClientRegistrationOptions(enabled=True),
     )
-    return MCPServer("over-http", auth_server_provider=Everybody(), auth=settings)
+    return MCPServer("over-http", auth_server_provider=EVERYBODY, auth=settings)
 
 
 server = made()
@@ -116,6 +119,14 @@ async def grow(context: Context) -> str:
     server.add_tool(lambda: "was not there before", name="grown", description="Grown")
     await context.notify_tools_changed()
     return "grown"
+
+
+@server.tool()
+def forget() -> str:
+    """Ends all sign-ins"""
+    EVERYBODY.access.clear()
+    EVERYBODY.refresh.clear()
+    return "forgotten"
 
 
 @server.prompt()

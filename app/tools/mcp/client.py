@@ -203,7 +203,8 @@ class _Browser:
         self._sign_in = sign_in
 
     async def open(self, address: str) -> None:
-        if self._sign_in is None:
+        """The user has been asked for one sign-in: when that is over, as when its tokens are revoked, another is needed."""
+        if self._sign_in is None or self._sign_in.address.done():
             raise SignInNeeded
         self._sign_in.address.set_result(address)
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flood import Chunks, Flood, flooding, repeated
-from mcp_servers import over_http, plain, running
+from mcp_servers import over_http, plain, running, visit
 from own_announcements import announcing_to
 from pydantic import TypeAdapter
 
@@ -273,6 +274,18 @@ async def test_a_server_over_http_is_called_with_the_configured_headers_and_conn
     with over_http(port=int(url.split(":")[2].partition("/")[0])):
         assert (await servers.call_tool("web", "add", {"a": 1, "b": 2})).text == "3"
         await close(servers)
+
+
+async def test_a_sign_in_that_is_over_while_its_connection_is_up_is_needed_again(directory: Directory) -> None:
+    with over_http("oauth") as url:
+        servers = directory.configure(web={"type": "remote", "url": url})
+        page = await signing_in.start(servers, "web", "http://127.0.0.1:4096/mcp/oauth/callback")
+        code = parse_qs(urlsplit(await visit(page)).query)["code"][0]
+        assert (await signing_in.finish(servers, "web", code)).wire() == {"status": "connected"}
+        await servers.call_tool("web", "forget", {})
+        with pytest.raises(McpFailure):
+            await servers.call_tool("web", "add", {"a": 1, "b": 2})
+        assert await directory.status("web") == {"status": "needs_auth"}
 
 
 # Servers that send too much are not read to the end: over HTTP, in a stream, as a program; answers, lists, sign-ins.
