@@ -130,10 +130,11 @@ class SessionService:
             await self._store.write(session_id, location.directory, lambda tx: self._transfer(tx, owner))
 
     async def _hold_tree(self, session_id: str, holds: AsyncExitStack) -> None:
-        """Holds a session and its descendants, including those that are made meanwhile."""
+        """Holds a session and its descendants, including those that are made meanwhile. Parents come first: of two requests for
+        one tree, the second waits and holds nothing that the first needs."""
         held: set[str] = set()
         while new := [each.id for each in await self._store.session_tree(session_id) if each.id not in held]:
-            for each in new:
+            for each in reversed(new):
                 await holds.enter_async_context(self._live.get(each).editing())
             held.update(new)
 

@@ -136,6 +136,27 @@ async def test_a_family_is_given_away_as_one_unless_another_server_runs_one_of_i
     assert told == [(kind, each) for each in family for kind in kinds]
 
 
+async def test_a_family_that_grows_is_given_away_twice_at_once(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one sees a session that the first does not hold yet."""
+    await sessions.put(session("ses_parent"), session("ses_child", parent_id="ses_parent"))
+    read, giving, reads = sessions.store.session_tree, list[asyncio.Task[None]](), 0
+
+    async def growing(session_id: str) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # of the first one, that looks again
+            await sessions.put(session("ses_grandchild", parent_id="ses_child"))
+            giving.append(asyncio.create_task(sessions.service.transfer(PLACE, session_id, "bert")))
+            await asyncio.sleep(0.1)
+        return await read(session_id)
+
+    monkeypatch.setattr(sessions.store, "session_tree", growing)
+    async with asyncio.timeout(10):
+        await sessions.service.transfer(PLACE, "ses_parent", "anna")
+        await giving[0]
+    assert {(await sessions.store.session(each)).owner for each in ("ses_parent", "ses_child", "ses_grandchild")} == {"bert"}
+
+
 @pytest.mark.parametrize("is_made_first", [True, False])
 async def test_a_child_that_is_made_while_its_parent_is_restricted_loses_neither(sessions: Sessions, is_made_first: bool) -> None:
     """Nor what it is renamed to meanwhile."""
