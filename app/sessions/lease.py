@@ -46,6 +46,10 @@ class LateLease(SessionBusy):
     """The lease's owner missed a heartbeat, or is dead and its session not recovered yet."""
 
 
+class PromptsKeptOut(SessionBusy):
+    """Another server does something with the session that no prompt may meet; it is stored behind that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interruption:
     """`takeovers`: how many servers in a row died with the same run. `seconds`: since the last one's heartbeat."""
@@ -121,6 +125,17 @@ class Leases:
     def require_free(self, connection: Connection, session_id: str) -> None:
         """For the transaction of a change that must not meet a run. Raises SessionBusy while another server holds the lease."""
         if self._held_elsewhere(connection, session_id) is not None:
+            raise SessionBusy(session_id)
+
+    def require_admission(self, connection: Connection, session_id: str, *, alone: bool) -> None:
+        """For the transaction that stores a prompt. While another living server holds the lease, raises PromptsKeptOut if that
+        shows no status, as of a revert, or a deletion; SessionBusy if the prompt must be answered `alone`."""
+        held = self._held_elsewhere(connection, session_id)
+        if held is None or not self.is_alive(held.owner, held.age):
+            return
+        if held.status is None:
+            raise PromptsKeptOut(session_id)
+        if alone:
             raise SessionBusy(session_id)
 
     def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:

@@ -16,11 +16,14 @@ import turns
 from every_route import WRITING, every_route
 from git_files import files
 from running_app import RunningApp, running_app, text_part
+from storage_parts import put_lease
 from turns import ALLOW, assert_finished, bash, play, requests, revert, say, statuses, texts, unrevert, until, until_done
 
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
-from app.record.engine import StorageError
+from app.record.engine import Connection, StorageError
+from app.record.repositories import work_rows
+from app.record.tables import LEASE
 from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]
@@ -467,3 +470,59 @@ async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(ap
     await until(lambda: len(requests(app)) == 1)
     await until_done(app, session)
     assert texts((await app.messages(session))[-1]) == ["ok"] and await statuses(app) == {}
+
+
+# What another server does to the session.
+
+
+async def hold_elsewhere(app: RunningApp, session: str, *, turn: bool) -> None:
+    """A living server works on it: on a turn, or on what keeps prompts out."""
+
+    def hold(connection: Connection) -> None:
+        put_lease(connection, session, "another server", 7)
+        if turn:
+            connection.execute(LEASE.update(), {"directory": str(app.directory), "status": '{"type":"busy"}'})
+
+    await app.services.database.write(hold)
+
+
+async def free_elsewhere(app: RunningApp) -> None:
+    await app.services.database.write(lambda connection: connection.execute(LEASE.update(), {"owner": "", "status": None}))
+
+
+@pytest.mark.parametrize("fields", [{}, {"noReply": True}, {"whenBusy": "reject"}, {"whenBusy": "queue"}])
+async def test_a_prompt_waits_for_a_revert_of_another_server(app: RunningApp, session: str, fields: dict[str, Any]) -> None:
+    """A revert would take a prompt that comes before its end for one of the messages that it hides."""
+    await hold_elsewhere(app, session, turn=False)
+    prompting = asyncio.create_task(app.prompt(session, "Go", **fields))
+    await asyncio.wait({prompting}, timeout=0.6)
+    assert not prompting.done() and await app.messages(session) == []
+    await free_elsewhere(app)
+    assert (await prompting)["info"]["role"] == ("user" if "noReply" in fields else "assistant")
+
+
+async def test_a_prompt_that_begins_as_another_server_begins_does_as_it_says(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has seen that the other one works."""
+
+    async def unseen(*_: Any) -> bool:
+        return False
+
+    with monkeypatch.context() as looking:
+        looking.setattr(app.services.live.leases, "is_held_elsewhere", unseen)
+        await hold_elsewhere(app, session, turn=True)
+        await app.prompt_async(session, "Rejects", whenBusy="reject", expect=409)
+    queued = asyncio.create_task(app.prompt(session, "Queues", whenBusy="queue"))
+    await until(lambda: app.get(f"/session/{session}/queue"))
+    assert await app.messages(session) == []
+    await free_elsewhere(app)
+    assert texts(await queued) == ["ok"]
+
+
+async def test_a_shell_line_is_shown_as_busy_on_other_servers(app: RunningApp, session: str) -> None:
+    body = {"agent": "build", "command": "sleep 30"}
+    line = asyncio.create_task(app.client.post(f"/session/{session}/shell", json=body))
+    await until(lambda: app.services.store.query(work_rows.lease_statuses, str(app.directory)))
+    await app.post(f"/session/{session}/abort")
+    await line

@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from app.permissions.rules import child_rules
+from app.record.engine import Connection
 from app.record.writer import Lease
 from app.schema.errors import NoAnswer, NotFound, SessionBusy
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
@@ -15,6 +18,7 @@ from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPa
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
 from app.sessions.fork import new_session
+from app.sessions.lease import ACQUIRE_RETRY_SECONDS, PromptsKeptOut
 from app.sessions.live import LiveSession, LiveSessions
 from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
@@ -106,12 +110,9 @@ class Prompts:
                 run = self.turns.start(session_id, instance, nested=nested, lease=lease)
 
         async with live.messages:
-            needs_idle = prepared.message is not None and prompt.when_busy in ("reject", "queue")
-            if needs_idle and (live.is_unfinished or await self._leases.is_held_elsewhere(session_id)):
+            if _needs_idle(prepared) and live.is_unfinished:
                 raise SessionBusy(session_id)
-            storing = self._post(instance, live, prepared, queued_id, nested)
-            storing.add_done_callback(start)
-            known, _ = await asyncio.shield(storing)
+            known = await _stored(partial(self._post, instance, live, prepared, queued_id, nested), start)
             message = prepared.message
             if message is None or known:
                 assert prompt.message_id is not None
@@ -125,9 +126,15 @@ class Prompts:
         self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, nested: bool
     ) -> asyncio.Future[tuple[bool, Lease | None]]:
         """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
-        location, acquire = instance.location, None
-        if not prepared.input.no_reply and not live.is_unfinished:
-            acquire = partial(self._leases.acquire_free, session_id=live.id, busy_in=location.directory)
+        location, leases = instance.location, self._leases
+        begins, alone = not prepared.input.no_reply and not live.is_unfinished, _needs_idle(prepared)
+
+        def acquire(connection: Connection) -> Lease | None:
+            lease = leases.acquire_free(connection, live.id, location.directory) if begins else None
+            if lease is None and leases.held(live.id) is None:
+                leases.require_admission(connection, live.id, alone=alone)
+            return lease
+
         change = self._intake.change(prepared, queued_id, acquire, nested=nested, location=location)
         return self._store.post(live.id, location.directory, change)
 
@@ -168,6 +175,24 @@ class Prompts:
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
         """Answers in the background; an error is stored with the answer."""
         self._background.start(self.answer(session_id, accepted), f"answer {session_id}").add_done_callback(_log_failure)
+
+
+def _needs_idle(prepared: PreparedPrompt) -> bool:
+    return prepared.message is not None and prepared.input.when_busy in ("reject", "queue")
+
+
+async def _stored(
+    post: Callable[[], asyncio.Future[tuple[bool, Lease | None]]],
+    then: Callable[[asyncio.Future[tuple[bool, Lease | None]]], None],
+) -> bool:
+    """Whether the prompt was stored before. Waits while another server keeps prompts out."""
+    while True:
+        storing = post()
+        storing.add_done_callback(then)
+        with suppress(PromptsKeptOut):
+            known, _ = await asyncio.shield(storing)
+            return known
+        await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
 
 def _log_failure(answering: asyncio.Task[bytes]) -> None:

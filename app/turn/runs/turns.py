@@ -127,7 +127,8 @@ class Turns:
     ) -> T:
         async with live.exclusive(alone):
             try:
-                self._store.hold(await self._leases.acquire(live.id))
+                busy_in = alone.directory if alone.kind is WorkKind.SHELL else None  # the others keep prompts out
+                self._store.hold(await self._leases.acquire(live.id, busy_in))
                 await self._unstored_ends.store(live)
                 done = await self._run_work(live, alone.directory, work)
             finally:
