@@ -302,15 +302,19 @@ class LiveSessions:
     async def abort(self, session_id: str) -> None:
         """Returns when all works on the session, on whatever server, have ended and its record is closed. Does nothing if the
         session is idle. A later prompt gets a turn of its own."""
-        await self._abort_here(session_id)
-        await self.leases.request_abort(session_id)
+        here = self._abort_works(session_id)  # now, and not what begins behind a deletion that waits for this abort
+        # Both at once: a turn here may wait for the other server's run.
+        await asyncio.gather(self.leases.request_abort(session_id), *(work.ended.wait() for work in here))
 
     async def _abort_here(self, session_id: str) -> None:
+        for work in self._abort_works(session_id):
+            await work.ended.wait()
+
+    def _abort_works(self, session_id: str) -> list[SessionWork]:
         works = [work for work in self.get(session_id).works if work.task is not None]
         for work in works:
             work.abort()
-        for work in works:
-            await work.ended.wait()
+        return works
 
     async def all_ended(self) -> None:
         """Returns when nothing runs."""

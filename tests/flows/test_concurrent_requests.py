@@ -526,3 +526,28 @@ async def test_a_shell_line_is_shown_as_busy_on_other_servers(app: RunningApp, s
     await until(lambda: app.services.store.query(work_rows.lease_statuses, str(app.directory)))
     await app.post(f"/session/{session}/abort")
     await line
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/abort", None),
+        ("DELETE", "", None),
+        ("POST", "/message", {"parts": [text_part("Interrupts")], "whenBusy": "interrupt"}),
+    ],
+)
+async def test_a_turn_of_another_server_is_ended_though_a_prompt_waits_for_it_here(
+    app: RunningApp, session: str, method: str, path: str, body: Any
+) -> None:
+    await hold_elsewhere(app, session, turn=True)
+    await app.prompt_async(session, "Joins")
+    await until(lambda: app.services.live.get(session).works[0].has_begun)
+    asking = asyncio.create_task(app.call(method, f"/session/{session}{path}", body))
+    await until(lambda: app.services.store.query(is_aborting, session))
+    await free_elsewhere(app)
+    await asking
+
+
+def is_aborting(connection: Connection, session: str) -> bool:
+    lease = work_rows.lease_of(connection, session)
+    return lease is not None and bool(lease.aborting)
