@@ -347,6 +347,18 @@ async def test_a_session_with_a_subagent_is_deleted_with_what_is_below_it(replic
         assert [await request(client, "GET", f"/session/{one}") for one in (session, child["id"])] == [404, 404]
 
 
+async def test_a_session_with_a_queue_on_one_replica_is_deleted_on_another(replicas: Replicas, clients: list[Client]) -> None:
+    """The next prompt's turn begins when the first is aborted."""
+    a, b, _ = clients
+    session = await new_session(a)
+    for number in range(3):
+        await a.prompt(session, play([bash(waits(f"queued-{number}"))]), "prompt_async", whenBusy="queue")
+    await eventually(lambda: ran(replicas, "queued-0"))
+    async with asyncio.timeout(10 * SLACK):
+        assert await b.delete(f"/session/{session}")
+    assert await request(a, "GET", f"/session/{session}") == 404
+
+
 async def test_a_turn_of_one_replica_is_reverted_on_another(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
     file = replicas.workspace / "reverted.txt"

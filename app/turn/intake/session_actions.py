@@ -11,7 +11,7 @@ from typing import Any
 from app.project.location import Location
 from app.project.registry import Projects
 from app.record.repositories import message_rows
-from app.schema.errors import Conflict, ServiceError, SessionNotFound, unknown
+from app.schema.errors import Conflict, ServiceError, SessionBusy, SessionNotFound, unknown
 from app.schema.event import CommandRun, ErrorOfSession, EventCommandExecuted, EventSessionError
 from app.schema.message import (
     AssistantMessage,
@@ -183,13 +183,22 @@ class SessionActions:
             await live.first(deletion)  # before the lock: another deletion that was begun first needs it
             async with live.messages:
                 await self.tasks.cancel(session_id)
-                await self.live.leases.acquire(session_id, wait=True)
+                await self._acquire_aborting(session_id)
                 try:
                     yield
                 finally:
                     self.live.leases.release(session_id)
         finally:
             live.end(deletion)
+
+    async def _acquire_aborting(self, session_id: str) -> None:
+        """Also aborts what another server begins meanwhile, such as the turn of a prompt that waits in its queue."""
+        while True:
+            try:
+                await self.live.leases.acquire(session_id)
+                return
+            except SessionBusy:
+                await self.live.leases.request_abort(session_id)
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
         row = await self.store.query(message_rows.input_hash, session_id, message_id) if message_id else None
