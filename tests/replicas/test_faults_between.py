@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from cable import cable
 from figures import Figure
 from follower import Follower
 from journal_checks import not_heard
@@ -192,6 +193,32 @@ async def test_a_redis_that_answers_nothing_counts_as_away_until_it_answers(
         await eventually(lambda: link.is_connected)
     finally:
         await link.stop()
+
+
+async def test_an_announcement_that_is_never_answered_does_not_end_them(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when Redis moves to another machine: what was sent to the old one is lost."""
+    monkeypatch.setattr(redis_link, "ANSWER_SECONDS", 0.2)
+    received: list[Any] = []
+    with cable(redis.port) as wire:
+        sender = RedisLink(f"redis://127.0.0.1:{wire.port}/0", "opensession:test", print)
+        receiver = RedisLink(redis.url, "opensession:test", received.append)
+        for link in (sender, receiver):
+            link.start()
+        try:
+            await eventually(lambda: sender.is_connected and receiver.is_connected)
+            sender.send([1])
+            await eventually(lambda: received == [[1]])
+            wire.lose()
+            sender.send([2])
+            await eventually(lambda: not sender.is_connected)
+            await eventually(lambda: sender.is_connected)
+            sender.send([3])
+            await eventually(lambda: [3] in received, 5)
+        finally:
+            for link in (sender, receiver):
+                await link.stop()
 
 
 async def test_what_cannot_be_written_does_not_end_the_announcements(redis: RedisServer) -> None:

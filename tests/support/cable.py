@@ -17,6 +17,7 @@ class Cable:
         self._ends: list[socket.socket] = []
         self._flows = threading.Event()
         self._flows.set()
+        self._lost: list[threading.Event] = []
         self.port = int(self._listening.getsockname()[1])
         self.base = f"http://127.0.0.1:{self.port}"
 
@@ -32,11 +33,19 @@ class Cable:
     def let_go(self) -> None:
         self._flows.set()
 
+    def lose(self) -> None:
+        """Nothing comes through the connections that there are any more, and they stay open."""
+        self.hold()
+        self._lost.append(self._flows)
+        self._flows = threading.Event()
+        self._flows.set()
+
     def close(self) -> None:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self.let_go()
+        for flows in (self._flows, *self._lost):
+            flows.set()
         self.cut()
 
     def serve(self) -> None:
@@ -52,12 +61,12 @@ class Cable:
                 continue
             self._ends += [near, far]
             for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, target, self._flows), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, flows: threading.Event) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                self._flows.wait()
+                flows.wait()
                 self.pass_on(data, target)
         for end in (source, target):
             with suppress(OSError):

@@ -103,7 +103,8 @@ class RedisLink:
             self._any.clear()
             items, self._items = self._items, []
             try:
-                await client.publish(self._channel, orjson.dumps([self._origin, items]))
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await client.publish(self._channel, orjson.dumps([self._origin, items]))
             except _errors() as error:
                 log.warning("Redis did not take an announcement (%s): other servers read it from the journal", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -121,7 +122,8 @@ class RedisLink:
 
     async def _receive_until_it_breaks(self) -> None:
         async with self._client() as client, client.pubsub() as subscriber:
-            await subscriber.subscribe(self._channel)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await subscriber.subscribe(self._channel)
             self.is_connected = True
             log.info("announcing events to other servers through Redis")
             was_pinged = False
