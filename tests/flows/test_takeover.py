@@ -16,6 +16,7 @@ from turns import assert_finished, bash, call, configured, pending, reply, reque
 
 from app.record.repositories import work_rows
 from app.sessions.lease import DEAD_AFTER_MS
+from app.turn.runs import recovery
 from app.util import clock
 
 ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}
@@ -202,3 +203,33 @@ async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path:
         await until_done(app, session)
         assert texts((await app.messages(session))[-1]) == ["Went on."]
         assert await app.get("/permission") == []
+
+
+async def test_a_session_whose_directory_cannot_be_opened_after_a_while_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a volume that hangs, then fails."""
+    copy, may_fail = tmp_path / "copy", asyncio.Event()
+    async with running_app(tmp_path, turns=[[bash("echo shown; sleep 60")]]) as dying:
+        session = (await dying.create_session(permission=turns.ALLOW))["id"]
+        await dying.prompt_async(session, "Go")
+        await until_shown(dying, session, "shown")
+        await asyncio.to_thread(copy_database, dying.data_dir, copy)
+
+    async def fails(*_: object) -> None:
+        await may_fail.wait()
+        raise OSError("the volume is away")
+
+    async with running_app(tmp_path, workspace=dying.directory, data_dir=copy) as app:
+        monkeypatch.setattr(recovery, "OPENING_SECONDS", 0.05)
+        monkeypatch.setattr(app.services.instances, "get", fails)
+        let_leases_become_stale()
+        await turns.until(lambda: app.services.leases.held(session), "the takeover")
+        await asyncio.sleep(0.5)  # the recovery goes on without it
+        may_fail.set()
+
+        async def is_free() -> bool:
+            return not await app.services.store.query(work_rows.held_among, [session])
+
+        await turns.until(is_free, "its lease's end")
+        assert "volume is away" in str((await app.messages(session))[-1]["info"]["error"])

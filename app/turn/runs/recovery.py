@@ -241,10 +241,12 @@ class Recovery:
             instance = await opening
         finally:
             self._late.discard(session_id)
-        if instance is None:
-            self._drop_requests({session_id})
-        else:
+        if instance is not None:
             self._go_on(session_id, instance)
+            return
+        self._drop_requests({session_id})
+        if not self.live.get(session_id).is_unfinished:  # otherwise what works on it by now releases its lease
+            self.leases.release(session_id)
 
     async def _drop_requests_after(self, run: TurnWork, session_id: str) -> None:
         await run.ended.wait()
