@@ -67,7 +67,7 @@ class RemoteParts:
 
         `whole`: the part's JSON, for a part that others may not know yet, or that changed otherwise than by text. `after`: the
         newest sequence that the other server had announced by then."""
-        if delta.generation < self._generations.get(delta.session_id, 0) or self._is_late(delta, after):
+        if delta.generation < self._generations.get(delta.session_id, 0) or self.is_late(delta, after):
             return None
         _remember(self._generations, delta.session_id, delta.generation)
         if not delta.text:
@@ -87,8 +87,9 @@ class RemoteParts:
             return None
         return delta._replace(render=partial(part.first_characters, delta.size))
 
-    def _is_late(self, delta: PartDelta, after: int) -> bool:
-        """Whether the delta was on its way while Redis did not answer, and clients have newer text from the journal."""
+    def is_late(self, delta: PartDelta, after: int) -> bool:
+        """Whether clients have newer text from the journal: the delta was on its way while Redis did not answer, or waited here
+        until the writer heard of its commit."""
         return any(after < self._ends.get(key, 0) for key in (delta.part_id, delta.message_id, delta.session_id))
 
     def ended(self, id: str, seq: int) -> None:
@@ -271,7 +272,11 @@ class SharedBus(MemoryBus):
 
     def publish_delta(self, delta: PartDelta) -> None:
         self.own.publish_delta(delta)
-        self._in_order(partial(super().publish_delta, delta))
+        self._in_order(partial(self._publish_unless_late, delta, self.own.newest))
+
+    def _publish_unless_late(self, delta: PartDelta, after: int) -> None:
+        if not self._remote.is_late(delta, after):
+            super().publish_delta(delta)
 
     def _in_order(self, publish: Callable[[], None]) -> None:
         """A publication without a sequence goes behind all events that this server knows to come before it."""

@@ -236,3 +236,27 @@ async def test_a_part_that_cannot_be_rendered_keeps_no_later_one_from_other_serv
         assert [(fields["part_id"], part) for _, fields, part, _ in sent] == [("prt_1", None), ("prt_2", HEL[1])]
     finally:
         await bus.stop()
+
+
+async def test_text_whose_end_was_read_from_the_journal_already_is_not_shown_again() -> None:
+    """This server's own: its commit may be read from the journal before its writer hears of it."""
+    end = named("message.part.updated", {"part": orjson.loads(whole("Hel"))}, seq=1)
+
+    async def number() -> Any:
+        return 0
+
+    async def after(cursor: int) -> Sequence[Event]:
+        return [end][cursor:]
+
+    bus = SharedBus(None, number, number, after)
+    await bus.start()
+    try:
+        client = Listener(bus, "/d", deltas=True)
+        assert [each["type"] for each in await heard(client)] == ["message.part.updated"]
+        bus.publish_delta(HEL[0])
+        bus.publish(end)
+        bus.publish_delta(growth("", 0, whole("progress"))[0])
+        (shown,) = await heard(client)
+        assert shown["properties"]["part"]["text"] == "progress"
+    finally:
+        await bus.stop()
