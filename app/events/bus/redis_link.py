@@ -106,7 +106,8 @@ class RedisLink:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await client.publish(self._channel, orjson.dumps([self._origin, items]))
             except _errors() as error:
-                log.warning("Redis did not take an announcement (%s): other servers read it from the journal", error)
+                reason = str(error) or type(error).__name__
+                log.warning("Redis did not take an announcement (%s): other servers read it from the journal", reason)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _receive_loop(self) -> None:
