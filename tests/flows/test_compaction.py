@@ -12,6 +12,8 @@ from turns import BIG, bash, configured, priced, requests, say, summarize, talki
 
 from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
 from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.record.engine import StorageError
+from app.turn import compaction
 
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}
@@ -238,3 +240,20 @@ async def test_an_automatic_summary_that_failed_ends_the_turn_with_its_error(app
     assert answer["info"]["summary"] is True and answer["info"]["error"]["name"] == "APIError"
     assert await app.get("/session/status") == {}
     assert texts(await app.prompt(session, "Try again")) == ["Goes on."]
+
+
+async def test_a_session_whose_summary_s_end_could_not_be_stored_compacts_no_more(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = compaction._show_compacting
+
+    async def refused_at_the_end(ctx: Any, since: int | None) -> None:
+        if since is None:
+            raise StorageError("database or disk is full")
+        await show(ctx, since)
+
+    app.provider.add([say("Paris.")], [say("They asked about France.")])
+    await app.prompt(session, "The capital of France?")
+    monkeypatch.setattr(compaction, "_show_compacting", refused_at_the_end)
+    await summarize(app, session)
+    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
