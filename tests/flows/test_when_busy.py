@@ -14,6 +14,7 @@ from running_app import RunningApp, running_app, text_part
 from turns import assert_finished, bash, infos, requests, say, states, statuses, talking, texts, until, until_done, until_stored
 
 from app.providers.base import TextBlock
+from app.record.repositories import work_rows
 from app.turn.intake.prompt_queue import QueuedPromptWait
 
 Answering = asyncio.Task[dict[str, Any]]
@@ -255,6 +256,48 @@ async def test_a_session_that_is_deleted_takes_its_queue_along(tmp_path: Path) -
         await app.call("DELETE", f"/session/{session}")
         assert (await second)["name"] in ("NoAnswerError", "NotFoundError")
         await asyncio.wait({first})
+
+
+async def test_a_prompt_that_is_queued_as_its_session_is_deleted_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with busy(tmp_path, queued="msg_two") as (app, session, _, first, second):
+        query = app.services.store.query
+
+        async def deleted_behind_it(what: Any, *args: Any, **options: Any) -> Any:
+            found = await query(what, *args, **options)
+            if what is work_rows.queued_prompts:
+                monkeypatch.undo()
+                await app.call("DELETE", f"/session/{session}")
+            return found
+
+        monkeypatch.setattr(app.services.store, "query", deleted_behind_it)
+        assert (await app.prompt(session, "three", whenBusy="queue", expect=404))["name"] == "NotFoundError"
+        await asyncio.wait({first, second})
+
+
+async def test_a_prompt_that_is_being_queued_as_the_queue_ends_has_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with busy(tmp_path, [say("Two.")], [say("Three.")], queued="msg_two") as (app, session, gate, first, second):
+        post, is_over = app.services.store.post, asyncio.Event()
+
+        async def later(*args: Any) -> Any:
+            await is_over.wait()
+            return await post(*args)
+
+        def slow(*args: Any, **options: Any) -> Any:
+            is_queueing = getattr(args[2], "__name__", "") == "enqueue"
+            return asyncio.ensure_future(later(*args)) if is_queueing else post(*args, **options)
+
+        monkeypatch.setattr(app.services.store, "post", slow)
+        third = asyncio.create_task(app.prompt(session, "three", whenBusy="queue"))
+        await asyncio.sleep(0.2)
+        gate.set()
+        await asyncio.gather(first, second)
+        await until(lambda: app.services.live.get(session).queue_worker is None)
+        is_over.set()
+        assert texts(await third) == ["Three."]
 
 
 async def test_what_is_wrong_is_named(app: RunningApp, session: str) -> None:

@@ -81,9 +81,11 @@ class PromptQueue:
         return waiting
 
     async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> QueuedPromptWait:
-        """A message with an id is queued once, however often it is sent."""
+        """A message with an id is queued once, however often it is sent. Raises NotFound."""
+        waiting = QueuedPromptWait(session_id, row, directory)
 
         def enqueue(tx: SessionTx) -> str:
+            tx.session()
             queued = work_rows.queued_prompts(tx.connection, session_id)
             if (same := _same(queued, row)) is not None:
                 return str(same.id)
@@ -92,16 +94,19 @@ class PromptQueue:
             tx.enqueue_prompt(row)
             return str(row["id"])
 
-        waiting = self._waiting[row["id"]] = QueuedPromptWait(session_id, row, directory)
-        try:
-            queued_id = await self._store.write(session_id, row["directory"], enqueue)
-        except BaseException:
-            del self._waiting[row["id"]]
-            raise
-        if queued_id == row["id"]:
-            return waiting
-        del self._waiting[row["id"]]
-        return self._waiting.setdefault(queued_id, QueuedPromptWait(session_id, row))
+        def await_turn(stored: asyncio.Future[str]) -> None:
+            """In the moment of the commit: before it, the prompt would be taken for one that has left the queue."""
+            nonlocal waiting
+            if stored.exception() is None:
+                queued_id = stored.result()
+                waiting = self._waiting.setdefault(
+                    queued_id, waiting if queued_id == row["id"] else QueuedPromptWait(session_id, row)
+                )
+
+        stored = self._store.post(session_id, row["directory"], enqueue)
+        stored.add_done_callback(await_turn)
+        await asyncio.shield(stored)
+        return waiting
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of the prompts' turns."""
