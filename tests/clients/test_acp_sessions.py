@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import acp
+import httpx2
 import pytest
 from acp import schema
 from acp_editor import SECONDS, Desk, Editor
@@ -29,6 +30,37 @@ async def test_a_loaded_session_replays_its_conversation_before_the_answer(desk:
         editor.updates.clear()
         assert await editor.say("long 1") == "end_turn"
         assert editor.of("user_message_chunk") == [] and "tok0" in editor.text()
+
+
+EDIT = {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}
+OF_OPENCODE_1_18 = {"additions": 1, "deletions": 1, "patch": "@@ -1 +1 @@"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "metadata", "shown"),
+    [
+        ("edit", EDIT, {"filediff": {"file": "/a.txt", **OF_OPENCODE_1_18}}, "diff"),
+        ("apply_patch", {}, {"files": [{"filePath": "/a.txt", "type": "update", **OF_OPENCODE_1_18}]}, "content"),
+        ("apply_patch", {}, {"files": ["a.txt", {"filePath": 1}]}, "content"),
+        ("edit", EDIT, {"filediff": {"file": 1, "before": 2}}, "diff"),
+        ("ours_own", {}, {"files": 3, "filediff": "none"}, "content"),
+        ("bash", {}, {"output": ["hi"]}, "content"),
+    ],
+)
+async def test_a_call_of_an_imported_session_or_of_a_plugin_is_shown(
+    desk: Desk, server: RunningServer, tool: str, given: dict[str, Any], metadata: dict[str, Any], shown: str
+) -> None:
+    async with desk.beside(server.workspace, server.base).session() as editor:
+        await editor.say("todo first")
+        with httpx2.Client(base_url=server.base) as http:
+            messages = http.get(f"/session/{editor.session}/message").json()
+            (part,) = (part for message in messages for part in message["parts"] if part["type"] == "tool")
+            part |= {"tool": tool, "state": {**part["state"], "input": given, "metadata": metadata}}
+            http.patch(f"/session/{editor.session}/message/{part['messageID']}/part/{part['id']}", json=part).raise_for_status()
+        editor.updates.clear()
+        await editor.load(server.workspace, editor.session)
+        (call,) = editor.calls().values()
+        assert [each.type for each in call["content"]] == [shown]
 
 
 async def test_sessions_are_listed_forked_resumed_and_closed(desk: Desk) -> None:

@@ -92,8 +92,8 @@ def _raw_output(state: Json) -> Json | None:
 
 def _locations(part: Json, directory: str) -> Iterator[ToolCallLocation]:
     given, metadata = part["state"].get("input") or {}, part["state"].get("metadata") or {}
-    for file in metadata.get("files") or []:
-        yield ToolCallLocation(path=file.get("movePath") or file["filePath"])
+    for changed, _ in _patched(part["tool"], metadata):
+        yield ToolCallLocation(path=changed)
     path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), None)
     if path:
         line = given["offset"] + 1 if isinstance(given.get("offset"), int) else None
@@ -110,7 +110,7 @@ def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
     yield from diffs
     if part["tool"] == "bash":
         if printed := (state.get("metadata") or {}).get("output") or state.get("output"):
-            yield tool_content(text_block(fenced(printed)))
+            yield tool_content(text_block(fenced(str(printed))))
     elif state["status"] == "completed" and not diffs and part["tool"] not in _SHOWN_ELSEWHERE:
         yield tool_content(text_block(state["output"]))
     for file in state.get("attachments") or []:
@@ -120,18 +120,33 @@ def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
 
 def _diffs(tool: str, state: Json, directory: str) -> Iterator[FileEditToolCallContent]:
     given, metadata = state.get("input") or {}, state.get("metadata") or {}
-    if isinstance(change := metadata.get("filediff"), dict):
-        yield tool_diff_content(change["file"], change["after"], change["before"] or None)
-    for file in (metadata.get("files") or []) if tool == "apply_patch" else []:
-        yield tool_diff_content(file.get("movePath") or file["filePath"], file["after"], file["before"] or None)
-    path = given.get("filePath")
-    if metadata.get("filediff") or not isinstance(path, str):
+    change, path = metadata.get("filediff"), given.get("filePath")
+    changes = [(change.get("file"), change)] if isinstance(change, dict) else []
+    stored = [diff for changed, texts in (*changes, *_patched(tool, metadata)) for diff in _diff(changed, texts)]
+    yield from stored
+    if stored or not isinstance(path, str):
         return
     whole = str(Path(directory, path))
     if tool == "write" and isinstance(given.get("content"), str):
         yield tool_diff_content(whole, given["content"])
     if tool == "edit" and isinstance(given.get("newString"), str):
         yield tool_diff_content(whole, given["newString"], given.get("oldString") or None)
+
+
+def _diff(path: Any, change: Json) -> Iterator[FileEditToolCallContent]:
+    """None without both texts: a session of OpenCode 1.18 has a patch instead, a plugin what it likes."""
+    before, after = change.get("before"), change.get("after")
+    if isinstance(path, str) and isinstance(before, str) and isinstance(after, str):
+        yield tool_diff_content(path, after, before or None)
+
+
+def _patched(tool: str, metadata: Json) -> Iterator[tuple[str, Json]]:
+    """The files of a patch, by their paths."""
+    files = metadata.get("files") if tool == "apply_patch" else None
+    for file in files if isinstance(files, list) else ():
+        path = isinstance(file, dict) and (file.get("movePath") or file.get("filePath"))
+        if isinstance(path, str):
+            yield path, file
 
 
 def fenced(text: str) -> str:
