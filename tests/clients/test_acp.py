@@ -81,6 +81,10 @@ async def test_commands_are_offered_and_run_and_other_words_behind_a_slash_go_to
         names = {command.name: command for command in offered.available_commands}
         assert names["count"].description == "Counts" and names["count"].input.root.hint and "compact" in names
         assert await editor.say("/count 3") == "end_turn" and editor.text().split() == ["tok0", "tok1", "tok2"]
+        for first, *more in (("/count", " 2"), ("/count\n2",), (" /count ", "2")):
+            editor.updates.clear()
+            await editor.say(first, *map(acp.text_block, more))
+            assert editor.text().split() == ["tok0", "tok1"]
         assert await editor.say("/compact") == "end_turn"
         await editor.say("/etc/hosts is what?")
         assert "“/etc/hosts is what?” is not a command I know." in editor.text()
@@ -94,6 +98,7 @@ async def test_images_and_resources_reach_the_model(desk: Desk) -> None:
         await editor.say("long 1", acp.image_block(PIXEL, "image/png"), link, embedded)
         blob = acp.embedded_blob_resource("file:///x/clip.png", base64.b64encode(b"\x00\x01").decode(), mime_type="image/png")
         assert await editor.say("long 1", acp.resource_block(blob)) == "end_turn", "a binary resource goes as it is"
+        assert await editor.say("long 1", acp.resource_link_block("odd", "http://[odd")) == "end_turn"
         async with desk.editor() as reader:
             await reader.load(desk.directory, editor.session)
             image, _ = (u.content for u in reader.of("user_message_chunk") if u.content.type == "image")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,7 +15,6 @@ from acp.schema import (
     Cost,
     CurrentModeUpdate,
     PromptResponse,
-    TextContentBlock,
     UsageUpdate,
 )
 
@@ -139,10 +139,11 @@ class EditorSession:
         """Returns when every event of the turn was delivered."""
         async with self._cancelling:
             pass
-        command = await self._command_in(blocks)
+        parts = parts_of(blocks)
+        command = await self._command_in(parts)
         if turn.is_cancelled:
             return
-        sending = asyncio.create_task(self._send_prompt(turn, blocks, command))
+        sending = asyncio.create_task(self._send_prompt(turn, parts, command))
         try:
             await asyncio.wait([sending, turn.ended], return_when=asyncio.FIRST_COMPLETED)
             if not turn.ended.done():
@@ -154,8 +155,8 @@ class EditorSession:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    async def _send_prompt(self, turn: EditorTurn, blocks: list[ContentBlock], command: tuple[str, str] | None) -> None:
-        path, parts = f"/session/{self.id}", parts_of(blocks)
+    async def _send_prompt(self, turn: EditorTurn, parts: list[Json], command: tuple[str, str] | None) -> None:
+        path = f"/session/{self.id}"
         if command is None:
             prompt = {"messageID": turn.message_id, "parts": parts, **self.choices.of_prompt()}
             await self._server.post(f"{path}/prompt_async", prompt, directory=self.directory)
@@ -171,14 +172,14 @@ class EditorSession:
             body = {"command": name, "arguments": arguments, "messageID": turn.message_id, "parts": files}
             await self._server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
 
-    async def _command_in(self, blocks: list[ContentBlock]) -> tuple[str, str] | None:
-        """The command that a prompt begins with, and its arguments. Another word behind a slash is text."""
-        first = blocks[0]
-        if not isinstance(first, TextContentBlock) or not first.text.startswith("/"):
+    async def _command_in(self, parts: list[Json]) -> tuple[str, str] | None:
+        """The command that a prompt's texts begin with, and its arguments. Another word behind a slash is text."""
+        text = "".join(part["text"] for part in parts if part["type"] == "text").strip()
+        if not text.startswith("/"):
             return None
         known = await asyncio.shield(self._commands) if self._commands else []
-        name, _, arguments = first.text[1:].partition(" ")
-        return (name, arguments.strip()) if name in {COMPACT, *(command["name"] for command in known)} else None
+        name, *arguments = re.split(r"\s+", text[1:], maxsplit=1)
+        return (name, "".join(arguments)) if name in {COMPACT, *(command["name"] for command in known)} else None
 
     async def cancel(self) -> None:
         for turn in self._turns.values():

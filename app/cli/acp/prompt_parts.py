@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from acp.helpers import ContentBlock, image_block, resource_link_block, text_block
 from acp.schema import (
@@ -55,7 +55,7 @@ def _linked(block: ResourceContentBlock) -> Json:
         return {"type": "text", "text": f"[{block.name}]({block.uri})"}
     mime = block.mime_type or "text/plain"
     keeps_its_type = mime.startswith("image/") or mime == "application/pdf"
-    lines = _LINES.fullmatch(urlsplit(block.uri).fragment)
+    lines = _LINES.fullmatch(_split(block.uri).fragment)
     query = f"?start={lines[1]}&end={lines[2] or lines[1]}" if lines else ""
     url = Path(path).as_uri() + query
     return {"type": "file", "url": url, "filename": block.name, "mime": mime if keeps_its_type else "text/plain"}
@@ -65,12 +65,20 @@ def path_of(uri: str) -> str | None:
     """The path of a `file:` URL; an editor may send the path itself."""
     if uri.startswith("/"):
         return uri
-    split = urlsplit(uri)
+    split = _split(uri)
     return unquote(split.path) if split.scheme == "file" and split.path.startswith("/") else None
 
 
 def _name(uri: str | None) -> str | None:
-    return PurePath(unquote(urlsplit(uri).path)).name if uri else None
+    return PurePath(unquote(_split(uri).path)).name if uri else None
+
+
+def _split(uri: str) -> SplitResult:
+    """What is no address has no parts."""
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _data_part(mime: str, data: str, name: str) -> Json:
