@@ -27,6 +27,11 @@ async def restarted(server: RealServer) -> None:
     await asyncio.to_thread(server.start)
 
 
+def status_in(told: dict[str, Any]) -> Any:
+    """Of a tool call, in an update."""
+    return told.get("params", {}).get("update", {}).get("status")
+
+
 MALFORMED: list[tuple[bytes, int, Any]] = [
     (b"{no json", -32700, None),
     (b"\xff\xfe", -32700, None),
@@ -91,6 +96,29 @@ async def test_only_messages_stand_on_standard_output_and_who_can_be_asked_nothi
         refusal = {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}}
         await editor.send(json.dumps({**refusal, "id": (await editor.asked())["id"]}).encode())
         assert (await editor.answer_to(4))["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("said", ["read /etc/hosts", "ask Which colour: red, blue"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": {"outcome": {"outcome": "selected", "optionId": "allow"}}},
+        {"result": {"outcome": {"outcome": "selected", "optionId": "7"}}},
+        {"result": {"outcome": {"outcome": "selected"}}},
+        {"result": {"outcome": {"outcome": "maybe"}}},
+        {"result": None},
+        {"error": "no"},
+        {"error": {"code": "no"}},
+    ],
+    ids=json.dumps,
+)
+async def test_an_answer_that_cannot_be_read_refuses(desk: Desk, said: str, answer: dict[str, Any]) -> None:
+    async with desk.raw_editor() as editor:
+        await editor.prompt(said)
+        await editor.send(json.dumps({"jsonrpc": "2.0", "id": (await editor.asked())["id"], **answer}).encode())
+        assert status_in(await editor.until(lambda told: status_in(told) in ("completed", "failed"))) == "failed"
+        assert (await editor.answer_to(3))["result"]["stopReason"] == "end_turn"
+    assert "Traceback" not in desk.log()
 
 
 FLOOD = "yes | head -c 3000000"
@@ -187,7 +215,7 @@ async def test_an_attached_servers_turn_goes_on_without_the_editor(desk: Desk, f
     fifo = far.workspace / "gate.fifo"
     async with desk.beside(far.workspace, far.url).raw_editor() as editor:
         await editor.prompt(f"run mkfifo {fifo.name}; cat {fifo.name}; echo late > late.txt")
-        await editor.until(lambda said: said.get("params", {}).get("update", {}).get("status") == "in_progress")
+        await editor.until(lambda said: status_in(said) == "in_progress")
         editor.process.send_signal(signal.SIGTERM)
         await editor.ended()
     async with asyncio.timeout(60):

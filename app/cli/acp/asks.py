@@ -69,6 +69,12 @@ def permission_options(request: Json) -> list[PermissionOption]:
 
 
 def reply_of(answer: RequestPermissionResponse) -> str:
+    """An option that was not offered refuses."""
+    chosen = _option_of(answer)
+    return chosen if chosen in ("once", "always") else REJECT
+
+
+def _option_of(answer: RequestPermissionResponse) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else REJECT
 
 
@@ -135,8 +141,9 @@ def _choice(question: Json, title: str, tool_call_id: str, answers: list[Permiss
 
 
 def chosen_answer(question: Json, answer: RequestPermissionResponse) -> list[str] | None:
-    chosen = reply_of(answer)
-    return None if chosen == REJECT else [question["options"][int(chosen)]["label"]]
+    labels = {str(number): one["label"] for number, one in enumerate(question["options"])}
+    chosen = _option_of(answer)
+    return [labels[chosen]] if chosen in labels else None
 
 
 def is_cancelled(answer: RequestPermissionResponse) -> bool:

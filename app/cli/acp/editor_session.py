@@ -17,6 +17,7 @@ from acp.schema import (
     PromptResponse,
     UsageUpdate,
 )
+from pydantic import ValidationError
 
 from app.cli.acp import asks
 from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
@@ -65,7 +66,6 @@ class EditorSession:
         """Events that came while the session was read; None from then on."""
         self._asking: dict[str, asyncio.Task[None]] = {}
         """The questions that wait for the user, by their requests."""
-        self._asking_in_turn = asyncio.Lock()
         self._answered: set[str] = set()
         self._commands: asyncio.Task[list[Json]] | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -216,7 +216,7 @@ class EditorSession:
         try:
             async with asyncio.timeout(LENDING_SECONDS):
                 text = (await self._editor.read_text_file(session_id=self.id, path=file["path"])).content
-        except (RequestError, TimeoutError, ConnectionError) as error:
+        except (RequestError, ValidationError, TimeoutError, ConnectionError) as error:
             log.info("%s is not read in the editor: %s", file["path"], error)
         try:
             await self._server.post(f"/session/{self.id}/editor", {"id": file["id"], "text": text})
@@ -308,10 +308,10 @@ class EditorSession:
             self._asking[request_id].cancel()
 
     async def _asked(self, request: Json, asking: Any) -> None:
-        """A client that cannot be asked counts as refusing."""
+        """A client that cannot be asked, or whose answer cannot be read, counts as refusing."""
         try:
             await asking
-        except RequestError as error:
+        except (RequestError, ValidationError) as error:
             log.error("The editor was not asked about %s: %s", request["id"], error)
             kind = "permission" if "permission" in request else "question"
             body = {"reply": asks.REJECT} if kind == "permission" else None

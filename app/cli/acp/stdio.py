@@ -119,6 +119,8 @@ class EditorLines:
         if problem := malformed(message):
             await self._refuse(RequestError.invalid_request({"details": problem}))
             return
+        if not isinstance(message.get("error") or {}, dict):
+            message["error"] = {"message": str(message["error"])}
         if "method" in message and "id" in message:
             key = str(message["id"])
             self._asked[key] = self._asked.get(key, 0) + 1
