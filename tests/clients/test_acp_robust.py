@@ -56,6 +56,7 @@ async def test_what_is_malformed_is_answered_and_the_next_request_too(desk: Desk
             said = await editor.answer()
             assert (said["error"]["code"], said["id"]) == (code, id_), line
             assert (await editor.initialize(number))["protocolVersion"] == 1
+    assert "Traceback" not in desk.log()
 
 
 async def test_an_unknown_session_is_an_error_of_every_method(desk: Desk) -> None:
@@ -119,6 +120,24 @@ async def test_an_answer_that_cannot_be_read_refuses(desk: Desk, said: str, answ
         assert status_in(await editor.until(lambda told: status_in(told) in ("completed", "failed"))) == "failed"
         assert (await editor.answer_to(3))["result"]["stopReason"] == "end_turn"
     assert "Traceback" not in desk.log()
+
+
+async def test_half_a_character_is_a_question_mark(desk: Desk) -> None:
+    """JavaScript writes it as an escape of its own."""
+    async with desk.raw_editor() as editor:
+        session_id = await editor.prompt("long 1")
+        await editor.answer_to(3)
+        await editor.call("session/prompt", 4, sessionId=session_id, prompt=[{"type": "text", "text": "cut \ud83d"}])
+        assert (await editor.answer_to(4))["result"]["stopReason"] == "end_turn"
+        await editor.send(b"[" * 100_000)
+        assert (await editor.answer())["error"]["code"] == -32700
+
+
+async def test_meta_data_changes_no_request(desk: Desk) -> None:
+    async with desk.raw_editor() as editor:
+        await editor.initialize()
+        await editor.call("session/new", 2, cwd=str(desk.directory), mcpServers=[], _meta={"cwd": "/etc", "self": 1})
+        assert "sessionId" in (await editor.answer_to(2))["result"]
 
 
 FLOOD = "yes | head -c 3000000"

@@ -4,6 +4,7 @@ The SDK's own transport leaves a malformed line without an answer and ends at a 
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -27,6 +28,8 @@ from app.util.processes import PipeReader
 Json = dict[str, Any]
 
 LONGEST_LINE = 64 * 1024 * 1024
+_NOTIFICATION = "session/cancel"
+"""The only one that is known; the SDK would print a traceback for others."""
 ANSWER_SECONDS = 10.0
 """How long requests may take after the last line: an editor may close its end right behind its requests."""
 
@@ -112,8 +115,8 @@ class EditorLines:
 
     async def _take(self, line: bytes) -> None:
         try:
-            message = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            message = parsed(line)
+        except (ValueError, RecursionError) as error:
             await self._refuse(RequestError.parse_error({"details": str(error)}))
             return
         if problem := malformed(message):
@@ -121,6 +124,10 @@ class EditorLines:
             return
         if not isinstance(message.get("error") or {}, dict):
             message["error"] = {"message": str(message["error"])}
+        if isinstance(params := message.get("params"), dict):
+            params.pop("_meta", None)  # the SDK takes its names for arguments
+        if "id" not in message and message["method"] != _NOTIFICATION:
+            return
         if "method" in message and "id" in message:
             key = str(message["id"])
             self._asked[key] = self._asked.get(key, 0) + 1
@@ -138,6 +145,15 @@ class EditorLines:
                 del self._asked[key]
         if not self._asked:
             self._all_answered.set()
+
+
+def parsed(line: bytes) -> Any:
+    """Half of a character, as JavaScript cuts texts, becomes a question mark. Raises ValueError, RecursionError."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = json.dumps(json.loads(line.decode()), ensure_ascii=False)
+        return orjson.loads(found.encode(errors="replace"))
 
 
 def malformed(message: Any) -> str | None:
