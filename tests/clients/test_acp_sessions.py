@@ -117,6 +117,13 @@ async def test_the_agent_is_a_mode_and_an_option(desk: Desk) -> None:
             assert refused.value.code == -32602
 
 
+@pytest.mark.parametrize("name", ["nobody", "general"])
+async def test_a_default_agent_that_cannot_lead_a_session_keeps_none_away(desk: Desk, name: str) -> None:
+    (desk.directory / "opencode.json").write_text(json.dumps({"default_agent": name}))
+    async with desk.session() as editor:
+        assert await editor.say("long 1") == "end_turn"
+
+
 async def test_a_model_and_its_variant_are_chosen(desk: Desk) -> None:
     variants = {"high": {"reasoningEffort": "high"}, "low": {"reasoningEffort": "low"}}
     own = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "http://127.0.0.1:9/v1", "apiKey": "x"}}

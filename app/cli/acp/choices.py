@@ -54,7 +54,7 @@ class DirectoryChoices:
                 for model in provider["models"].values()
                 if (model["providerID"], model["id"]) != ("scripted", "title")
             },
-            config.get("default_agent") or next(iter(leading)),
+            next(iter(leading)),
             config.get("model") or _preselected(providers, set(config.get("provider") or {})),
         )
 
