@@ -181,6 +181,18 @@ async def test_an_editor_that_goes_while_it_is_asked(desk: Desk) -> None:
     assert "Traceback" not in desk.log()
 
 
+async def test_an_editor_that_goes_while_a_turn_runs_and_a_session_is_made(desk: Desk) -> None:
+    async with desk.raw_editor() as editor:
+        await editor.prompt("run touch begun; sleep 600")
+        while not (desk.directory / "begun").exists():
+            await asyncio.sleep(0.05)
+        await editor.call("session/new", 4, cwd=str(desk.directory), mcpServers=[])
+        editor.hang_up()
+        assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"
+        assert await editor.ended() == 0
+    assert "Traceback" not in desk.log()
+
+
 async def test_requests_before_the_end_of_the_input_are_answered(desk: Desk) -> None:
     async with desk.raw_editor() as editor:
         await editor.call("initialize", 1, protocolVersion=1)

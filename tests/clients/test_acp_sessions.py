@@ -168,6 +168,33 @@ async def test_an_mcp_server_that_fails_does_not_keep_a_session_away(desk: Desk)
                 await asyncio.sleep(0.1)
 
 
+async def test_an_mcp_server_that_cannot_be_given_makes_no_session_and_leaves_the_open_one(desk: Desk) -> None:
+    only_the_editors = schema.AcpMcpServer(type="acp", name="inner", server_id="1")
+    async with desk.session() as editor:
+        where, open_ = str(desk.directory), editor.session
+        for opening in (
+            editor.agent.new_session(cwd=where, mcp_servers=[only_the_editors]),
+            editor.agent.load_session(cwd=where, session_id=open_, mcp_servers=[only_the_editors]),
+            editor.agent.fork_session(cwd=where, session_id=open_, mcp_servers=[only_the_editors]),
+        ):
+            with pytest.raises(acp.RequestError) as refused:
+                await opening
+            assert refused.value.code == -32602
+        assert [each.session_id for each in (await editor.agent.list_sessions(cwd=where)).sessions] == [open_]
+        assert await editor.say("long 1") == "end_turn"
+
+
+async def test_an_mcp_server_of_any_name_is_closed_with_its_session(desk: Desk, server: RunningServer) -> None:
+    """Which may be closed twice at the same time."""
+    command, *arguments = plain()["command"]
+    given = schema.McpServerStdio(name="@own/tools?", command=command, args=arguments, env=[])
+    async with desk.beside(server.workspace, server.base).editor() as editor:
+        session_id = await editor.new(server.workspace, given)
+        await asyncio.gather(*(editor.agent.close_session(session_id=session_id) for _ in range(2)))
+    status = httpx2.get(f"{server.base}/mcp").raise_for_status().json()
+    assert [each["status"] for name, each in status.items() if name.startswith("_own_tools_-acp-")] == ["disabled"]
+
+
 async def test_two_editors_on_one_session_see_each_others_turns(desk: Desk, server: RunningServer) -> None:
     near = desk.beside(server.workspace, server.base)
     async with near.session() as first, near.editor() as second:

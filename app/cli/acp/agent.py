@@ -121,7 +121,7 @@ class EditorAgent:
 
     async def leave(self) -> None:
         """The editor is gone. A server of its own ends with it: turns there are aborted, and their records finished."""
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             try:
                 if not session.is_running:
                     await self._release_mcp(session)
@@ -149,10 +149,9 @@ class EditorAgent:
         mcp_servers: list[EditorMcpServer] | None = None,
         **_: Any,
     ) -> NewSessionResponse:
-        directory = await self._allowed(cwd)
+        directory = await self._allowed(cwd, mcp_servers)
         info = await self._server.post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
         session = await self._opened(info, mcp_servers)
-        await session.open(self._deliver)
         return NewSessionResponse(session_id=session.id, **_shown(session))
 
     async def load_session(
@@ -163,9 +162,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        session = await self._reopened(cwd, session_id, mcp_servers)
-        await session.replay()
-        await session.open(self._deliver)
+        session = await self._reopened(cwd, session_id, mcp_servers, replays=True)
         return LoadSessionResponse(**_shown(session))
 
     async def resume_session(
@@ -177,7 +174,6 @@ class EditorAgent:
         **_: Any,
     ) -> ResumeSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers)
-        await session.open(self._deliver)
         return ResumeSessionResponse(**_shown(session))
 
     async def fork_session(
@@ -188,11 +184,10 @@ class EditorAgent:
         mcp_servers: list[EditorMcpServer] | None = None,
         **_: Any,
     ) -> ForkSessionResponse:
-        await self._allowed(cwd)
+        await self._allowed(cwd, mcp_servers)
         info = await self._stored(session_id)
         forked = await self._server.post(f"/session/{session_id}/fork", {}, directory=info["directory"])
         session = await self._opened(forked, mcp_servers)
-        await session.open(self._deliver)
         return ForkSessionResponse(session_id=session.id, **_shown(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
@@ -210,12 +205,14 @@ class EditorAgent:
         if session.is_running:
             await session.cancel()
         await session.close()
-        del self._sessions[session_id]
+        self._sessions.pop(session_id, None)
         await self._release_mcp(session)
         return CloseSessionResponse()
 
-    async def _allowed(self, cwd: str) -> str:
+    async def _allowed(self, cwd: str, mcp_servers: list[EditorMcpServer] | None = None) -> str:
         """The directory as the server names it. Raises RequestError."""
+        for server in mcp_servers or ():
+            mcp_config(server)
         if not Path(cwd).is_absolute():
             raise RequestError.invalid_params({"details": f"cwd must be an absolute path, and {cwd} is not"})
         return str((await self._server.get("/path", directory=cwd))["directory"])
@@ -225,13 +222,15 @@ class EditorAgent:
             raise RequestError(NOT_FOUND, f"There is no session {session_id}")
         return dict(await self._server.get(f"/session/{session_id}"))
 
-    async def _reopened(self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer] | None) -> EditorSession:
+    async def _reopened(
+        self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer] | None, *, replays: bool = False
+    ) -> EditorSession:
         """A session works where it was created, wherever the editor is."""
-        await self._allowed(cwd)
-        return await self._opened(await self._stored(session_id), mcp_servers)
+        await self._allowed(cwd, mcp_servers)
+        return await self._opened(await self._stored(session_id), mcp_servers, replays=replays)
 
-    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer] | None) -> EditorSession:
-        """Its events wait until the session has been read."""
+    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer] | None, *, replays: bool = False) -> EditorSession:
+        """Its events wait until the session has been read. One that cannot be opened is not open."""
         directory = info["directory"]
         catalogue = await DirectoryChoices.of(self._server, directory)
         choices = SessionChoices(catalogue, info, await self._last_prompt(info))
@@ -242,8 +241,16 @@ class EditorAgent:
             replaced.fail(RequestError(INTERNAL, "The session was opened again meanwhile"))
             await replaced.close()
         self._sessions[session.id] = session
-        await self._feed(directory)
-        await self._take_mcp(session, mcp_servers, catalogue.agents[session.choices.agent])
+        try:
+            await self._feed(directory)
+            await self._take_mcp(session, mcp_servers, catalogue.agents[session.choices.agent])
+            if replays:
+                await session.replay()
+            await session.open(self._deliver)
+        except RequestError as error:
+            session.fail(error)
+            self._sessions.pop(session.id, None)
+            raise
         return session
 
     async def _last_prompt(self, info: Json) -> Json | None:

@@ -2,6 +2,7 @@
 MCP servers that the editor gives to it."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,7 +182,8 @@ OTHERS_TOOLS: Json = {"permission": f"*{_MARK}*", "pattern": "*", "action": "den
 
 
 def mcp_name(name: str, session_id: str) -> str:
-    return f"{name}{_MARK}{session_id[-8:]}"
+    """Stands in addresses, too."""
+    return re.sub(r"[^\w-]", "_", name) + _MARK + session_id[-8:]
 
 
 def mcp_config(server: EditorMcpServer) -> Json:
