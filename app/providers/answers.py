@@ -1,7 +1,5 @@
-"""The parts of answers in all wire formats: JSON as servers write it, open blocks, the arguments of calls; and the limits of an
-answer's size."""
+"""The parts of answers in all wire formats: open blocks, the arguments of calls; and the limits of an answer's size."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,18 +22,7 @@ from app.providers.base import (
     ToolInputStart,
 )
 from app.util import ids
-from app.util.bounds import AnswerPassedLimit, require_few_values
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Raises ValueError for invalid JSON. Half of a surrogate pair, which some servers send in a chunk of its own, becomes
-    U+FFFD, because it cannot be stored."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        lenient = json.dumps(json.loads(text), ensure_ascii=False)
-        return orjson.loads(lenient.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-
+from app.util.bounds import AnswerPassedLimit, parse_json, require_few_values
 
 BlockKind = Literal["text", "reasoning"]
 

@@ -9,9 +9,8 @@ from http.client import responses
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.providers.answers import parse_json
 from app.providers.base import AnswerTooLarge, ApiFailure, ContextOverflow, ProviderFailure
-from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, parse_json
 from app.util.secrets import redacted
 
 _RETRYABLE_STATUS = {408, 409, 429}

@@ -22,7 +22,7 @@ import orjson
 
 from app import __version__
 from app.providers import errors
-from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize, parse_json
+from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize
 from app.providers.base import ApiFailure, MissingKey, ModelRequest, StreamEvent, StreamStart
 from app.providers.errors import no_stream
 from app.util.bounds import (
@@ -30,6 +30,7 @@ from app.util.bounds import (
     LINE_ENDS,
     MAX_ERROR_BYTES,
     AnswerPassedLimit,
+    parse_json,
     require_few_values,
     require_identity,
     whole_events,

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from typing import Any
 
+import orjson
 from pydantic_core import to_json
 
 DEEPEST = 200
@@ -46,6 +47,19 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 def _values(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Raises ValueError for invalid JSON. Half of a surrogate pair, which some servers send in a chunk of its own, becomes
+    U+FFFD, because it cannot be stored."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            lenient = json.dumps(json.loads(text), ensure_ascii=False)
+        except RecursionError as error:
+            raise ValueError("it is nested too deep") from error
+        return orjson.loads(lenient.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def plain_json(value: Any, deepest: int = DEEPEST) -> Any:

@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.providers.answers import parse_json
 from app.transfer.opencode.files import JsonFiles, JsonStorage, ProjectStorage
 from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceReader, SourceSession
+from app.util.bounds import parse_json
 
 _COPIES = 50
 _PAUSE_SECONDS = 0.1

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from app.providers.answers import parse_json
 from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered
+from app.util.bounds import parse_json
 
 
 class JsonFiles:

@@ -6,10 +6,11 @@ from operator import itemgetter
 import httpx2
 import pytest
 
-from app.providers.answers import parse_json
-from app.providers.base import ApiFailure
+from app.providers.answers import read_call
+from app.providers.base import ApiFailure, InvalidToolCall
 from app.providers.openai_chat import ThinkTags
 from app.providers.sdk_adapter import WholeEvents
+from app.util.bounds import parse_json
 
 
 async def read_of(stream: bytes, size: int) -> bytes:
@@ -64,8 +65,10 @@ async def test_one_event_of_many_pieces_takes_work_in_proportion_to_its_length()
 def test_half_a_surrogate_pair_becomes_a_replacement_character() -> None:
     assert parse_json('{"a":"x\\ud83d"}') == {"a": "x�"}
     assert parse_json('{"a":"\\ud83d\\ude00"}') == {"a": "😀"}
-    with pytest.raises(ValueError):
-        parse_json("{nope")
+    for invalid in ("{nope", '{"a":' * 50_000, b"\xff"):
+        with pytest.raises(ValueError):
+            parse_json(invalid)
+    assert isinstance(read_call("call", "read", "[" * 50_000), InvalidToolCall)
 
 
 THOUGHTS = {
