@@ -122,7 +122,7 @@ async def test_an_answer_that_cannot_be_read_refuses(desk: Desk, said: str, answ
     assert "Traceback" not in desk.log()
 
 
-async def test_half_a_character_is_a_question_mark(desk: Desk) -> None:
+async def test_half_a_character_keeps_no_prompt_from_its_answer(desk: Desk) -> None:
     """JavaScript writes it as an escape of its own."""
     async with desk.raw_editor() as editor:
         session_id = await editor.prompt("long 1")

@@ -5,12 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
+import orjson
 from mcp.server.stdio import stdio_server
 
 from app.api.client.client import ApiClient
 from app.api.mcp_server.server import SessionsServer
+from app.util.bounds import parse_json
 from app.util.processes import PipeReader
 
 LONGEST_LINE = 32 * 1024 * 1024
@@ -35,5 +37,15 @@ def _standard_input() -> asyncio.StreamReader:
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    while line := await reader.readline():
+    """Without those that are too long. The SDK answers no request with half a character."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            print(f"A line of more than {LONGEST_LINE} bytes is passed over", file=sys.stderr)
+            continue
+        if not line:
+            return
+        with suppress(ValueError):
+            line = orjson.dumps(parse_json(line)) if b"\\ud" in line.lower() else line
         yield line.decode(errors="replace")

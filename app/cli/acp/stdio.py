@@ -4,7 +4,6 @@ The SDK's own transport leaves a malformed line without an answer and ends at a 
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from acp import RequestError, run_agent
 from app.cli.acp.agent import EditorAgent
 from app.cli.acp.server_calls import ServerCalls
 from app.cli.support import fail, server_at
+from app.util.bounds import parse_json
 from app.util.processes import PipeReader
 
 Json = dict[str, Any]
@@ -115,8 +115,8 @@ class EditorLines:
 
     async def _take(self, line: bytes) -> None:
         try:
-            message = parsed(line)
-        except (ValueError, RecursionError) as error:
+            message = parse_json(line)
+        except ValueError as error:
             await self._refuse(RequestError.parse_error({"details": str(error)}))
             return
         if problem := malformed(message):
@@ -145,15 +145,6 @@ class EditorLines:
                 del self._asked[key]
         if not self._asked:
             self._all_answered.set()
-
-
-def parsed(line: bytes) -> Any:
-    """Half of a character, as JavaScript cuts texts, becomes a question mark. Raises ValueError, RecursionError."""
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        found = json.dumps(json.loads(line.decode()), ensure_ascii=False)
-        return orjson.loads(found.encode(errors="replace"))
 
 
 def malformed(message: Any) -> str | None:
