@@ -28,7 +28,7 @@ class RunView:
         self._renderer = Renderer(session_id, live=self._screen.is_live)
         self._json = JsonEvents(session_id) if as_json else None
         self._allows = allows
-        self._can_ask = sys.stdin.isatty() and sys.stderr.isatty()
+        self._can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
     def show(self, event: Json) -> None:
         if self._json is not None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,15 @@ def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Records) -> Non
     assert shell.run(piped="long 3").strip() == long(3)
     shell.run("what broke?", piped="it fails\n")
     assert "what broke?\nit fails\n" in shell.texts(shell.sessions()[0]["id"])
+
+
+@pytest.mark.parametrize("closed", [0, 2])
+def test_a_stream_may_be_closed(shell: Records, closed: int) -> None:
+    """By a job's scheduler, or a service."""
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with shell.started("run", "long 2", preexec_fn=partial(os.close, closed), **streams) as process:
+        out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out.strip()) == (0, long(2)), err
 
 
 def test_a_session_goes_on_and_is_forked(shell: Records) -> None:
