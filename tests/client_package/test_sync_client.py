@@ -128,16 +128,18 @@ def test_the_same_prompt_is_answered_once(client: Opensession) -> None:
 
 
 def test_files_are_sent_or_named(client: Opensession, server: RunningServer, tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_text("The password is swordfish.")
+    (tmp_path / "note.md").write_text("The password is swordfish.")
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG")
     prompt = [
         models.TextPartInput(text="help"),
-        opensession_client.attached_file(tmp_path / "note.txt"),
+        opensession_client.attached_file(tmp_path / "note.md"),
+        opensession_client.attached_file(tmp_path / "dot.png"),
         opensession_client.server_file(str(server.workspace / "a.txt"), lines=(2, 2)),
     ]
     session = client.create_session()
     client.prompt(session.id, prompt)
     sent = next(message for message in client.messages(session.id) if message.info.role == "user").model_dump_json()
-    assert "swordfish" in sent and "world" in sent and "1\\thello" not in sent
+    assert "swordfish" in sent and "world" in sent and "1\\thello" not in sent and '"image/png"' in sent
 
 
 def test_messages_and_sessions_come_newest_first_page_by_page(client: Opensession) -> None:
