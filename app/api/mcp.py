@@ -27,7 +27,7 @@ from app.tools.mcp.signing_in import CALLBACK_PATH
 from app.tools.mcp.values import state_of
 
 routes = router("", 400, 403, tags=["mcp"])
-of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])
+of_one = router("/mcp/{name:path}", 400, 403, 404, tags=["mcp"])
 served = router("/mcp-server", include_in_schema=False)
 routers = (routes, of_one, served)
 

@@ -79,6 +79,14 @@ async def test_servers_are_added_and_replaced_until_the_directory_is_closed(app:
     assert set(await app.get("/mcp")) == {"plain", "off"}
 
 
+async def test_a_servers_name_may_have_a_slash(app: RunningApp) -> None:
+    await app.post("/mcp", {"name": "@own/tools", "config": plain()})
+    for verb, expected in (("disconnect", DISABLED), ("connect", CONNECTED)):
+        await app.post(f"/mcp/@own%2Ftools/{verb}")
+        assert (await app.get("/mcp"))["@own/tools"] == expected
+    assert await app.call("DELETE", "/mcp/@own%2Ftools/auth") == {"success": True}
+
+
 async def test_resources_are_listed_by_server_and_name(app: RunningApp) -> None:
     notes = {"name": "notes", "uri": "demo://notes", "description": "What was noted", "mimeType": "application/json"}
     pixel = {"name": "pixel", "uri": "demo://pixel", "mimeType": "image/png"}
