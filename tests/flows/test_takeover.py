@@ -178,6 +178,9 @@ async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, lea
     async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")]], **settings) as app:
         _, interrupted = await ended(app, session)
         assert interrupted["info"]["error"]["name"] == "UnknownError"
+        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
+            told = "SELECT type FROM event_journal WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
+            assert database.execute(told, [session]).fetchone() == ("session.idle",), "whose clients were told that it is busy"
         assert texts(await app.prompt(session, "Again")) == ["Anew."]
 
 

@@ -20,7 +20,7 @@ from app.schema.errors import MessageError, ServiceError, unknown
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.sessions.lease import Interruption, Leases
-from app.sessions.live import LiveSessions
+from app.sessions.live import LiveSessions, end_of_run
 from app.sessions.store import Store
 from app.turn import ends
 from app.turn.ends import mark_for_resumption, mark_interrupted
@@ -191,13 +191,13 @@ class Recovery:
             message = await self.store.message(left.session_id, message_id)
             is_of_turn = resumes and isinstance(message.info, AssistantMessage) and message.info.parent_id in left.prompts
             directory = await self._recover_answer(message, calls, resumes=is_of_turn) or directory
-        if directory or not left.prompts:
-            return directory
-        answers = await self.store.query(message_rows.answers_to, left.session_id, left.prompts[-1])
-        if resumes or not answers:  # an interrupted answer is one: its error says so
-            return session.directory
-        await self._close_prompts(left.session_id, session.directory)
-        return None
+        if directory is None and left.prompts:
+            answers = await self.store.query(message_rows.answers_to, left.session_id, left.prompts[-1])
+            if resumes or not answers:  # an interrupted answer is one: its error says so
+                return session.directory
+        if directory is None:
+            await self._end_run(left.session_id, session.directory)
+        return directory
 
     async def _recover_answer(
         self, message: MessageWithParts, calls: Collection[tuple[str, str]], *, resumes: bool
@@ -212,8 +212,9 @@ class Recovery:
         await mark_for_resumption(self.store, message, waiting)
         return info.path.cwd
 
-    async def _close_prompts(self, session_id: str, directory: str) -> None:
-        await self.store.write(session_id, directory, lambda tx: tx.close_prompts())
+    async def _end_run(self, session_id: str, directory: str) -> None:
+        """Clients were told that the session is busy, and are told now that it is idle."""
+        await self.store.write(session_id, directory, lambda tx: end_of_run(tx, joins=False, tried=None))
 
     # Going on.
 
@@ -289,6 +290,6 @@ class Recovery:
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
         try:
             await ends.answer_with(self.store, session_id, directory, error)
-            await self._close_prompts(session_id, directory)
+            await self._end_run(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)
