@@ -10,7 +10,7 @@ from app.schema.errors import unknown
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
-from app.schema.part import CompactionPart, Completed, ModelRef, Span, TextPart, ToolPart
+from app.schema.part import CompactionPart, Completed, FilePart, ModelRef, Part, Span, TextPart, ToolPart
 from app.sessions.live import compacting
 from app.sessions.rows import part_row
 from app.sessions.session_tx import SessionTx
@@ -149,13 +149,24 @@ async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str)
 
 
 def _unanswered(history: Sequence[MessageWithParts]) -> str:
-    """The user's texts since the newest answer."""
+    """The user's texts since the newest answer, and the names of the files."""
     texts: list[str] = []
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):
             break
-        texts[:0] = [part.text for part in message.parts if isinstance(part, TextPart) and not (part.synthetic or part.ignored)]
+        texts[:0] = filter(None, map(_put_again, message.parts))
     return "\n\n".join(texts)
+
+
+def _put_again(part: Part) -> str | None:
+    match part:
+        case TextPart(synthetic=None | False, ignored=None | False):
+            return part.text
+        case FilePart():
+            name = part.filename or ("a file" if part.url.startswith("data:") else part.url)
+            return f"[{name} ({part.mime}) was attached. You no longer see its content.]"
+        case _:
+            return None
 
 
 PROTECTED_TOKENS = 40_000

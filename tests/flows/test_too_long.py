@@ -51,6 +51,13 @@ async def test_a_refused_conversation_is_summed_up_and_the_turn_goes_on(app: Run
     assert "of France?" not in str(continuation)
 
 
+async def test_files_of_a_prompt_that_is_put_again_are_named(app: RunningApp, session: str) -> None:
+    app.provider.add([TOO_LONG], [say("A summary.")], [say("I do not see it.")])
+    image = {"type": "file", "mime": "image/png", "filename": "cat.png", "url": "data:image/png;base64,aGk="}
+    await app.post(f"/session/{session}/message", {"parts": [image]})
+    assert "[cat.png (image/png) was attached. " in str(requests(app)[-1].messages[-1])
+
+
 async def test_of_a_huge_prompt_only_a_part_is_put_again(app: RunningApp, session: str) -> None:
     app.provider.add([TOO_LONG], [say("A summary.")], [say("Rome.")])
     await app.prompt(session, "begin " + "x" * 100_000 + " end")
