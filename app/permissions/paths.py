@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from glob import iglob
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
 
@@ -22,6 +22,9 @@ _SCRIPT_FIRST = {"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "mawk", "
 _SCRIPT_WRITES = {"sed", "awk", "gawk", "mawk"}
 _SAFE_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)")
 _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://", re.IGNORECASE)
+_WITHIN_VALUE = re.compile(r"^[\w.-]+(?:=<|@)(/.*|~.*|\.\..*)|,(?:source|src)=([^,]+)")
+"""`x=</y` and `x@/y` of curl, `type=bind,source=/y,…` of docker."""
+_MAY_BE_PARENT = re.compile(r"\.(?:[.?*]|\[[^\]]*\])+")
 _MAX_GLOB_MATCHES = 1000
 _TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/]*)?")
 
@@ -100,6 +103,8 @@ class PathCheck:
             before = list(self._outside_start(field))
             yield from before or [typed]
             return
+        for path in self.absolute_paths(shown(_with_parents(field))):
+            yield from self._outside_path(path)
         for path in self.absolute_paths(shown(field)):
             yield from self._outside_path(path)
             if has_glob(field):
@@ -149,6 +154,12 @@ class PathCheck:
         return [join(folder, rest if user == "~+" else text) for folder in self.directories]
 
 
+def _with_parents(field: str) -> str:
+    """With `..` for the folders `.?` and `.*`, which match it in many shells."""
+    *folders, name = field.split("/")
+    return "/".join([*(".." if has_glob(each) and _MAY_BE_PARENT.fullmatch(each) else each for each in folders), name])
+
+
 def is_likely(path: str) -> bool:
     """Whether a text that looks like a path is one: `GET /users` names none. A text that is known only at run time may be one."""
     return not isabs(path) or exists(path) or (dirname(path) != "/" and isdir(dirname(path)))
@@ -196,5 +207,6 @@ def _values_within(field: str) -> Iterator[str]:
         yield found[1]
     if field[:1] == "@" or "=@" in field:
         yield field.partition("@")[2]
+    yield from filter(None, chain.from_iterable(found.groups() for found in _WITHIN_VALUE.finditer(field)))
     if re.match(r"file:", field, re.IGNORECASE):
         yield field
