@@ -11,7 +11,7 @@ document, before which white space may stand. So proxies and clients see that th
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -48,15 +48,28 @@ def keeping_alive(work: LongWork) -> StreamingResponse:
     return StreamingResponse(_behind_newlines(asyncio.create_task(_body_or_error(work))), media_type="application/json")
 
 
-def waiting_with_client(work: Callable[[], LongWork]) -> StreamingResponse:
-    """The work begins with the answer, and ends when the client disconnects."""
-    return StreamingResponse(_while_read(work), media_type="application/json")
+LoginCheck = Callable[[], Awaitable[bool]]
+"""Whether the login of a request is still valid."""
 
 
-async def _while_read(work: Callable[[], LongWork]) -> AsyncIterator[bytes]:
+async def _login_check(request: Request, app: AppServices, who: Who) -> LoginCheck:
+    return partial(app.login.still_holds, request.headers.get("authorization"), who)
+
+
+LoginHolds = Annotated[LoginCheck, Depends(_login_check)]
+
+
+def waiting_with_client(work: Callable[[], LongWork], login_holds: LoginCheck) -> StreamingResponse:
+    """The work begins with the answer, and ends when the client disconnects. Nothing is told once the login has ended."""
+    return StreamingResponse(_while_read(work, login_holds), media_type="application/json")
+
+
+async def _while_read(work: Callable[[], LongWork], login_holds: LoginCheck) -> AsyncIterator[bytes]:
     task = asyncio.create_task(_body_or_error(work()))
     try:
         async for piece in _behind_newlines(task):
+            if not await login_holds():
+                return
             yield piece
     finally:
         task.cancel()

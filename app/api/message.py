@@ -24,7 +24,7 @@ from app.api.deps import (
     page_size,
 )
 from app.api.errors import documented
-from app.api.event import behind_its_events, keeping_alive, waiting_with_client
+from app.api.event import LoginHolds, behind_its_events, keeping_alive, waiting_with_client
 from app.api.json_route import router
 from app.api.roles import PROMPTS, READS, WRITES, WRITES_WHILE_STOPPING
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -208,7 +208,7 @@ async def reject(app: AppServices, request_id: QuestionPath) -> bool:
 
 
 @editors.get("", response_model=EditorFile, dependencies=WRITES_WHILE_STOPPING)
-async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
+async def editor_file(app: AppServices, session_id: SessionIdPath, login_holds: LoginHolds) -> Response:
     """Long-polls for the next file that the agent reads in the session. A client with an editor answers with its unsaved text,
     which is read instead of the stored text. If the server stops, the body is an error."""
     await app.store.session(session_id)
@@ -216,7 +216,7 @@ async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
     async def next_file() -> bytes:
         return (await app.editor_files.next(session_id)).wire_json()
 
-    return waiting_with_client(next_file)
+    return waiting_with_client(next_file, login_holds)
 
 
 @editors.post("", dependencies=WRITES_WHILE_STOPPING)

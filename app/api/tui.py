@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from app.api.deps import AppServices, Here, Who
 from app.api.errors import documented
-from app.api.event import require_place_for_stream, waiting_with_client
+from app.api.event import LoginHolds, require_place_for_stream, waiting_with_client
 from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
 from app.schema.base import Wire
@@ -129,11 +129,11 @@ _NEXT = documented(429)
 
 
 @routes.get("/control/next", operation_id="tui.control.next", response_model=ControlRequest, responses=_NEXT, dependencies=READS)
-async def next_control(app: AppServices, who: Who, here: Here) -> Response:
+async def next_control(app: AppServices, who: Who, here: Here, login_holds: LoginHolds) -> Response:
     """Waits for the next of these requests: for programs that do not follow the events. Requests within a minute after the last
     fetch are kept for the next one."""
     require_place_for_stream(app)
-    return waiting_with_client(app.steering.queue(here.directory, who.name).next)
+    return waiting_with_client(app.steering.queue(here.directory, who.name).next, login_holds)
 
 
 @routes.post("/control/response", operation_id="tui.control.response", dependencies=WRITES)

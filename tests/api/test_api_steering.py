@@ -5,13 +5,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp
+from running_app import RunningApp, running_app
 from sse_reader import EventReader
 from turns import call, say, tools
-from user_logins import logged_in
+from user_logins import logged_in, user
 
 from app.users.tokens import TokenStore
 
@@ -162,6 +163,24 @@ async def test_those_that_wait_count_as_streams(app: RunningApp) -> None:
     app.services.settings.max_event_streams = 1
     async with app.events():
         assert (await app.get("/tui/control/next", expect=429))["name"] == "TooManyStreamsError"
+
+
+@pytest.mark.parametrize("path", ["/tui/control/next", "/session/{session}/editor"])
+async def test_who_waits_is_told_nothing_when_their_login_has_ended(tmp_path: Path, path: str) -> None:
+    async with running_app(tmp_path) as app:
+        store = TokenStore(app.data_dir)
+        async with user(app, "anna") as anna, logged_in(app, store.create("other", user="anna")) as other:
+            session_id = (await anna.create_session())["id"]
+            app.provider.add([call("read", filePath="a.txt")], [say()])
+            (app.directory / "a.txt").write_text("stored")
+            async with other.client.stream("GET", path.format(session=session_id)) as response:
+                pieces = response.aiter_bytes()
+                assert await anext(pieces) == b"\n"
+                store.revoke("other")
+                await append(anna, "private")
+                turn = asyncio.create_task(anna.prompt(session_id, "go"))
+                assert b"".join([piece async for piece in pieces]).strip() == b""
+                await turn
 
 
 # A client with an editor.

@@ -70,10 +70,14 @@ async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatc
     assert client.body.strip() == b"{}"
 
 
+async def always() -> bool:
+    return True
+
+
 @pytest.mark.parametrize("ends_with_client", [False, True])
 async def test_work_goes_on_without_its_client_unless_it_ends_with_it(ends_with_client: bool) -> None:
     client, work = Client(), Work()
-    answering = client.asks(waiting_with_client(work) if ends_with_client else keeping_alive(work()))
+    answering = client.asks(waiting_with_client(work, always) if ends_with_client else keeping_alive(work()))
     await within_time(client.begun.wait())
     client.gone.set()
     await within_time(answering)
@@ -88,7 +92,7 @@ async def test_a_client_that_is_gone_before_the_headers_ends_no_work_that_has_be
     work, other = Work(), Work()
     answer = keeping_alive(work())
     await work.begun.wait()
-    for asked in (answer, waiting_with_client(other)):
+    for asked in (answer, waiting_with_client(other, always)):
         with pytest.raises(ConnectionResetError):
             await Client(refuses=True).asks(asked)
     await asyncio.sleep(0)
