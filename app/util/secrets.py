@@ -85,11 +85,15 @@ def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
 
 
 def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
-    """The X in `--token X`, `--token=X` and `NAME=X`."""
+    """The X in `--token X`, `--token=X` and `NAME=X`, in `--header 'NAME: X'`, and in an address."""
     for before, word in pairwise(command):
         name, equals, value = word.partition("=")
         if equals or (before.startswith("-") and _SECRET_NAME.search(before)):
             yield from _alone(value if equals else name)
+        header, _, sent = word.partition(":")
+        if before in ("-H", "--header") or _SECRET_NAME.search(header):
+            yield from _alone(sent)
+        yield from _of_address(word)
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

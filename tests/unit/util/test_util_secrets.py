@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.util import environment
-from app.util.secrets import MASK, client_log, masked, redacted, secrets_of, without_secrets
+from app.util.secrets import MASK, client_log, masked, redacted, secrets_of, without_secrets, words_of_secrets
 
 
 def basic(login: str) -> str:
@@ -57,6 +57,22 @@ def test_a_quoted_secret_is_masked_whole_however_it_is_written(said: str) -> Non
 def test_a_login_in_an_address_is_secret_as_it_is_sent() -> None:
     found = set(secrets_of({"url": "https://user:p%40ss-word@host/v1"}))
     assert found == {"p%40ss-word", "p@ss-word", basic("user:p@ss-word")}
+
+
+def test_what_is_secret_in_the_words_of_a_command() -> None:
+    command = ["npx", "remote", "https://user:secret-1@host/sse?key=secret-2&v=x", "--header", "Authorization: Bearer secret-3"]
+    command += [
+        "-H",
+        "X-Odd: secret-4",
+        "--token",
+        "secret-5",
+        "--api-key=secret-6",
+        "KEY=secret-7",
+        "X-Api-Key:secret-8",
+        "plain:",
+    ]
+    assert {f"secret-{number}" for number in range(1, 9)} <= set(words_of_secrets(command))
+    assert not {"remote", "https://host", "plain", "x"} & set(words_of_secrets(command))
 
 
 def test_headers_and_logins_in_addresses_are_masked_at_any_depth() -> None:
