@@ -284,6 +284,8 @@ class ShellReader:
         """`node`: the command, unless another program or script runs it."""
         self._findings.count(len(words))
         flat = flattened(words)
+        if words[0].text.startswith("=") and flat[0].is_known:  # zsh: where the program is that follows
+            flat[0] = Word(flat[0].text, (flat[0].fields[0].lstrip("=") or "=",))
         name = flat[0].value
         bare = (basename(name) or name).lower()
         if words[0].text in _GROUP_ENDS and len(flat) == 1:
