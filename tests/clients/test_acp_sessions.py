@@ -88,6 +88,24 @@ async def test_sessions_are_listed_forked_resumed_and_closed(desk: Desk) -> None
         assert {each.session_id for each in (*page.sessions, *rest.sessions)} == made and rest.next_cursor is None
 
 
+async def test_a_prompt_is_answered_whatever_is_asked_right_behind_it(desk: Desk) -> None:
+    async with desk.session() as editor:
+        agent, where, opened = editor.agent, str(desk.directory), editor.session
+        again = {"session_id": opened, "cwd": where}
+        for behind in (
+            [agent.close_session(session_id=opened)],
+            [agent.load_session(**again), agent.load_session(**again)],
+            [agent.resume_session(**again), agent.close_session(session_id=opened), agent.load_session(**again)],
+        ):
+            turn = editor.begin("long 2000")
+            await asyncio.sleep(0)
+            await asyncio.gather(*behind)
+            async with asyncio.timeout(SECONDS):
+                (ended,) = await asyncio.gather(turn, return_exceptions=True)
+            assert ended == "cancelled" or isinstance(ended, acp.RequestError)
+            await agent.resume_session(**again)
+
+
 def option(editor: Editor, name: str, value: str) -> Any:
     return editor.agent.set_config_option(session_id=editor.session, config_id=name, value=value)
 

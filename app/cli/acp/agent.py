@@ -204,8 +204,10 @@ class EditorAgent:
         session = self._session(session_id)
         if session.is_running:
             await session.cancel()
+            await session.answered()
         await session.close()
-        self._sessions.pop(session_id, None)
+        if self._sessions.get(session_id) is session:
+            del self._sessions[session_id]
         await self._release_mcp(session)
         return CloseSessionResponse()
 
@@ -271,8 +273,7 @@ class EditorAgent:
         session = self._session(session_id)
         if not prompt:
             raise RequestError.invalid_params({"details": "A prompt says something"})
-        await self._feed(session.directory)
-        return await session.prompt(prompt)
+        return await session.prompt(prompt, self._feed)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):

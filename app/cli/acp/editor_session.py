@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 LENDING_SECONDS = 10.0
 """How long an editor may take for a file. The tool that wants it waits less."""
 LENDING_PAUSE_SECONDS = 0.5
+ANSWERED_SECONDS = 10.0
 
 
 class EditorSession:
@@ -125,18 +126,28 @@ class EditorSession:
 
     # Prompts.
 
-    async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
+    async def answered(self) -> None:
+        """Returns when the prompts so far are over, as those that were cancelled soon are; then they count as over."""
+        running = list(self._turns.values())
+        if running:
+            await asyncio.wait([turn.over for turn in running], timeout=ANSWERED_SECONDS)
+        for turn in running:
+            turn.end()
+
+    async def prompt(self, blocks: list[ContentBlock], follow: Callable[[str], Awaitable[None]]) -> PromptResponse:
+        """`follow` opens the feed of the directory's events, if it is lost."""
         turn = EditorTurn(ids.ascending("message"))
         self._turns[turn.message_id] = turn
         self._transcript.add_own_prompt(turn.message_id)
         try:
-            await self._answered_prompt(turn, blocks)
+            await self._answered_prompt(turn, blocks, follow(self.directory))
             return PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())
         finally:
             del self._turns[turn.message_id]
 
-    async def _answered_prompt(self, turn: EditorTurn, blocks: list[ContentBlock]) -> None:
+    async def _answered_prompt(self, turn: EditorTurn, blocks: list[ContentBlock], following: Awaitable[None]) -> None:
         """Returns when every event of the turn was delivered."""
+        await following
         async with self._cancelling:
             pass
         parts = parts_of(blocks)
