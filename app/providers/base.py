@@ -140,6 +140,12 @@ class ModelRequest:
     options: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def system_in_one(self) -> tuple[str, ...]:
+        """`system` as at most one text, for APIs behind which are models whose chat template takes one system message."""
+        texts = [text for text in self.system if text]
+        return ("\n\n".join(texts),) if texts else ()
+
 
 # The stream.
 

@@ -240,9 +240,11 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
     """No option may change the model, or leave out the usage: a call's cost is computed from both."""
     interleaved = request.model.capabilities.interleaved
     reasoning_field = interleaved.field if isinstance(interleaved, InterleavedField) else None
-    messages: list[Payload] = [{"role": "system", "content": text} for text in request.system if text]
+    caches_by_marks = _caches_by_marks(request.model)
+    system = [text for text in request.system if text] if caches_by_marks else request.system_in_one
+    messages: list[Payload] = [{"role": "system", "content": text} for text in system]
     messages += [entry for turn in request.messages for entry in _entries(turn, reasoning_field)]
-    if _caches_by_marks(request.model):
+    if caches_by_marks:
         _mark_for_cache(messages)
     # OpenAI's reasoning models reject `max_tokens`; other servers know no other name.
     is_of_openai = request.model.api.id.startswith(_NEEDS_COMPLETION_TOKENS)

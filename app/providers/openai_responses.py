@@ -148,7 +148,7 @@ def responses_body(request: ModelRequest) -> Payload:
     options = request.options
     store = bool(options.get("store"))
     role = "developer" if request.model.capabilities.reasoning else "system"
-    instructions = [{"role": role, "content": text} for text in request.system if text]
+    instructions = [{"role": role, "content": text} for text in request.system_in_one]
     return {
         "store": store,
         **present(temperature=request.temperature, top_p=request.top_p, max_output_tokens=request.max_output_tokens),

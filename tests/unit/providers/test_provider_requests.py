@@ -57,7 +57,7 @@ def chat_request() -> dict[str, Any]:
     ]
     return {
         "messages": [
-            *({"role": "system", "content": text} for text in ("a", "b", "c")),
+            {"role": "system", "content": "a\n\nb\n\nc"},
             *({"role": "user", "content": "first"}, {"role": "user", "content": [look, image, file, linked, video]}),
             {"role": "assistant", "content": "I will", "tool_calls": calls[:1]},
             {"role": "tool", "tool_call_id": "c1", "content": "see"},
@@ -88,7 +88,7 @@ def responses_request() -> dict[str, Any]:
     summary = [{"type": "summary_text", "text": text} for text in ("one", "two")]
     return {
         "input": [
-            *({"role": "developer", "content": text} for text in ("a", "b", "c")),
+            {"role": "developer", "content": "a\n\nb\n\nc"},
             *({"role": "user", "content": [said("first")]}, {"role": "user", "content": look}),
             {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "secret"},
             {"role": "assistant", "content": [said("I will", "output")]},
@@ -176,6 +176,15 @@ def test_interleaved_reasoning_returns_in_its_field(field: Any, value: Any) -> N
     thinker = model(capabilities=Capabilities(interleaved=InterleavedField(field=field)))
     turn = answer(base.ReasoningBlock("a"), base.ReasoningBlock("b"), "so")
     assert chat_body(ask(model=thinker, messages=(turn,)))["messages"] == [{"role": "assistant", "content": "so", field: value}]
+
+
+def test_models_of_one_system_message_are_sent_one() -> None:
+    """A second one is refused by the chat template of Qwen 3.5, as vLLM and llama.cpp run it."""
+    for body_of, name in ((chat_body, "messages"), (responses_body, "input")):
+        said, system = body_of(ask(system=("a", "", "b"), messages=(user("hi"),)))[name][::-1]
+        assert system == {"role": "system", "content": "a\n\nb"} and said["role"] == "user"
+        [only] = body_of(ask(system=("",), messages=(user("hi"),)))[name]
+        assert only["role"] == "user"
 
 
 def test_cache_marks_for_claude_in_the_chat_format() -> None:
