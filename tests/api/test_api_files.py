@@ -108,14 +108,16 @@ async def test_directories_are_listed_first_then_by_name_with_paths_from_the_dir
     for path in ("none", "a.txt"):
         assert await listed(app, path) == [], "it is no directory"
     write(app.directory / ".gitignore", "*.log\n/built/\n")
-    for name in ("x.log", "built/y", "src/z.txt", ".DS_Store", ":(glob)odd"):
+    for name in ("x.log", "built/y", "src/z.txt", ".DS_Store", ":(glob)odd", "README", "Src/z"):
         write(app.directory / name)
     assert [(node["name"], node["type"], node["ignored"]) for node in await listed(app, "")] == [
         ("built", "directory", True),
+        ("Src", "directory", False),
         ("src", "directory", False),
         (".gitignore", "file", False),
         (":(glob)odd", "file", False),
         ("a.txt", "file", False),
+        ("README", "file", False),
         ("x.log", "file", True),
     ]
     file = {"name": "z.txt", "path": "src/z.txt", "absolute": f"{app.directory}/src/z.txt", "type": "file", "ignored": False}

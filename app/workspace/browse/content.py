@@ -125,7 +125,7 @@ _LEFT_OUT = {".git", ".DS_Store"}
 
 
 async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
-    """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
+    """Directories first, then `a`, `B`, `c`; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
     entries = await asyncio.to_thread(_entries, reach, name)
     ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
     folder = reach.full(name)
@@ -140,7 +140,7 @@ def _entries(reach: AllowedPaths, name: str) -> list[FolderEntry]:
         raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
     except OSError:
         return []
-    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name.casefold(), entry.name))
 
 
 def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
