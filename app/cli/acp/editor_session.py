@@ -130,7 +130,7 @@ class EditorSession:
         """Returns when the prompts so far are over, as those that were cancelled soon are; then they count as over."""
         running = list(self._turns.values())
         if running:
-            await asyncio.wait([turn.over for turn in running], timeout=ANSWERED_SECONDS)
+            await asyncio.wait([turn.ended for turn in running], timeout=ANSWERED_SECONDS)
         for turn in running:
             turn.end()
 
