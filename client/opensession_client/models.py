@@ -702,7 +702,7 @@ class EventSessionDiff(Wire):
 
 
 class EventSessionError(Wire):
-    """A turn failed, a file of a prompt could not be read, or a revert could not put files back."""
+    """A turn failed, a command could not be begun, a file of a prompt could not be read, or a revert could not put files back."""
 
     id: str
     type: Literal["session.error"] = "session.error"
