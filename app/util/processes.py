@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 VARIABLE = "OPENSESSION_RUN"
@@ -65,12 +66,15 @@ def _alive(pid: int) -> str:
     return "alive"
 
 
-_this_process = this_process()
+@cache
+def _server() -> str:
+    """Named when it starts its first program: a fork of what has only imported this is another one."""
+    return this_process()
 
 
 def new() -> str:
     """A mark for one program: which server runs it, and a number."""
-    return f"{_this_process}:{next(_numbers)}"
+    return f"{_server()}:{next(_numbers)}"
 
 
 def end(wanted: Callable[[str], bool]) -> int:

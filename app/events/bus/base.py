@@ -3,8 +3,9 @@
 import itertools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from app.schema.event import AnnouncedEvent, RenderedEvent
@@ -21,8 +22,12 @@ NEVER_GIVEN = -1
 
 _WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})[0-9a-f]{{13}}")
 _LARGEST_SEQ = 16**13 - 1
-_marks = itertools.count(clock.now_ms() * 1000)
-"""Counts from the time in microseconds, so that the numbers of a server that is started again are larger."""
+
+
+@cache
+def _marks() -> Iterator[int]:
+    """Counts from the time in microseconds, so that the numbers of a server that is started again are larger."""
+    return itertools.count(clock.now_ms() * 1000)
 
 
 class CursorSeal(Protocol):
@@ -39,7 +44,7 @@ class EventId(NamedTuple):
     @classmethod
     def behind(cls, seq: int) -> "EventId":
         """A new id, for an event that the journal does not have."""
-        return cls(min(max(seq, 0), _LARGEST_SEQ), next(_marks))
+        return cls(min(max(seq, 0), _LARGEST_SEQ), next(_marks()))
 
     def wire(self, seal: CursorSeal | None) -> bytes:
         if seal is not None:
