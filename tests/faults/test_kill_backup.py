@@ -1,21 +1,20 @@
 """Kills of `opensession backup` and `restore` at each change of a name: afterwards all is as before, or as it should be."""
 
+import os
 import shutil
 import signal
-import subprocess
-import sys
+from functools import partial
 from itertools import count
 from pathlib import Path
 
+import forked_program
 from figures import Figure
-from running_server import ROOT, clean_environment
+from running_server import ROOT, Forked, clean_environment
 
 from app.record.engine import make_engine
 from app.record.migrate import upgrade
 from app.transfer.backup.placing import finish_restore
 from app.transfer.backup.restoring import restore
-
-KILLED_AT = ROOT / "tests" / "support" / "killed_at.py"
 
 
 def fill(directory: Path, what: str, *names: str) -> Path:
@@ -38,10 +37,12 @@ def held(directory: Path) -> dict[str, str]:
 def opensession(data: Path, kill_at: int, below: Path, *words: str | Path) -> bool:
     """Whether it was killed."""
     environment = clean_environment(data.parent, OPENSESSION_DATA_DIR=str(data), PYTHONPATH=str(ROOT))
-    command = [sys.executable, str(KILLED_AT), str(kill_at), str(below), *map(str, words)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode != 0
+    log = data.parent / "log"
+    files = [Path(os.devnull), log, log]
+    process = Forked([*map(str, words)], ROOT, environment, files, partial(forked_program.run_until_killed, kill_at, below))
+    ended = process.wait(120)
+    assert ended in (0, -signal.SIGKILL), log.read_text()
+    return ended != 0
 
 
 def test_a_killed_backup_leaves_no_backup_and_the_next_one_works(tmp_path: Path, figure: Figure) -> None:

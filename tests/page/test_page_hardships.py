@@ -197,8 +197,7 @@ def test_a_prompt_that_does_not_reach_the_server_stays_where_it_is(desk: Desk) -
 def restart(server: RunningServer) -> None:
     """The same server once more; the fixture stops the process that runs then."""
     process, directory = server.process, server.data.parent
-    with open(f"/proc/{process.pid}/environ") as file:
-        environment = dict(line.split("=", 1) for line in file.read().split("\0") if line)
+    environment = process.environ()
     stop(process)
     server.process = start_serving(server.workspace, environment, directory / "again.log", server.port, process.args)
     wait_until_it_answers(server.process, server.base, directory / "again.log")

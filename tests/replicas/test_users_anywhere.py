@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -11,6 +9,7 @@ import httpx2
 from killable import Client
 from prompted_model import play
 from replicas import Replicas
+from shell_commands import Shell
 from sse_reader import EventReader
 from turns import say
 
@@ -18,12 +17,8 @@ SECRET = "marked-secret-of-anna"
 
 
 def opensession(replicas: Replicas, *arguments: str) -> str:
-    command = [sys.executable, "-m", "app.cli", *arguments]
-    done = subprocess.run(
-        command, env=replicas.all[0].environment, cwd=replicas.workspace, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    home, data = (replicas.directory / name for name in ("home", "data"))
+    return Shell(replicas.workspace, home, data, replicas.all[0].environment).done(*arguments).stdout.strip()
 
 
 def add_users(replicas: Replicas, **roles: str) -> dict[str, str]:
