@@ -192,6 +192,8 @@ async def search(
         raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
     except OSError as error:
         raise ToolError(f"{place.folder} cannot be searched: {error.strerror or error}") from error
+    except ValueError as error:  # a word with a NUL character
+        raise ToolError(f"This cannot be searched for: {error}") from error
 
 
 async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
@@ -204,10 +206,10 @@ async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes]
 
 
 def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:
-    if code in (_FOUND, _NOTHING_FOUND):
-        return False
     errors.seek(0)
     complaint = errors.read(_ERROR_BYTES).decode("utf-8", errors="replace").strip()
+    if code == _FOUND or (code == _NOTHING_FOUND and not complaint):  # with a complaint it is bubblewrap's code
+        return False
     if code != _FAILED or complaint:
         raise ToolError(complaint or f"rg ended with code {code}")
     return True

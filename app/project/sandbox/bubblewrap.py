@@ -1,6 +1,7 @@
 """The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from app.project.sandbox.scope import MachineFacts, Mask, SandboxScope
@@ -57,6 +58,8 @@ def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
     """As `arguments`, for a program of the server's own, which needs neither limits nor /proc, and no variables of others.
     Process 1 is a shell: bubblewrap's own would be an orphan when bubblewrap has ended, which a server that is process 1 of its
     container does not reap."""
+    shown = {*scope.read, *scope.write}  # with what lies there, such as /etc/localtime: a link, which nothing can be bound to
+    machine = replace(machine, system=tuple(path for path in machine.system if shown.isdisjoint(path.parents)))
     within = [*_file_system(machine, scope), *_FEW_DEVICES, *_closed(machine, scope)]
     script = f'trap : TERM\n{_check(machine, scope)}\n"$@"\nexit $?'
     ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", script, "sandbox", *_places(scope)]

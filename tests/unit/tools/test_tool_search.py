@@ -141,7 +141,7 @@ class TestGrep:
     async def test_an_expression_is_never_an_option_and_a_bad_one_is_told(self, ctx: ToolContext, project: Path) -> None:
         write(project / "a.txt", "--files is an option\n")
         assert (await run_grep(ctx, "--files")).metadata["matches"] == 1
-        for pattern, message in (("(a", "unclosed group"), ("", "empty")):
+        for pattern, message in (("(a", "unclosed group"), ("", "empty"), ("a\0", "cannot be searched for")):
             with pytest.raises(ToolError, match=message):
                 await run_grep(ctx, pattern)
 
@@ -209,6 +209,13 @@ class TestRipgrep:
         chunks: list[bytes] = []
         await process.run(Program([str(search.binary()), "--version"], Path("/")), timeout=10, on_output=chunks.append)
         assert b"".join(chunks).startswith(b"ripgrep")
+
+    async def test_what_could_not_be_started_is_not_nothing_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing = write(tmp_path / "rg", "#!/bin/sh\necho 'bwrap: no such thing' >&2\nexit 1\n")
+        failing.chmod(0o755)
+        monkeypatch.setattr(search, "binary", lambda: failing)
+        with pytest.raises(ToolError, match="no such thing"):
+            await search.list_files(search_place(tmp_path), [], 5, lambda path: True)
 
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:
         write(tmp_path / "big.txt", "needle\n" * 1_000_000)
@@ -283,4 +290,5 @@ class TestConfined:
         for path in (confined.base / "beside", confined.base / "beside" / "file", kept):
             found = await self.run(GrepTool, confined, make_ctx, confined.project, pattern=SECRET[:6], path=str(path))
             assert SECRET in found
-        assert host.permissions.count("external_directory") == 3
+        assert "/etc/passwd" in await self.run(GlobTool, confined, make_ctx, confined.project, pattern="passwd", path="/etc")
+        assert host.permissions.count("external_directory") == 4
