@@ -6,6 +6,7 @@ Searches hidden files, follows symbolic links, respects ignore files, skips `.gi
 
 import asyncio
 import os
+import re
 import shutil
 import stat
 import sys
@@ -35,6 +36,7 @@ _FOUND, _NOTHING_FOUND, _FAILED = 0, 1, 2
 _MAX_LINE_BYTES = "8000"
 """Bytes: tools show at most 2000 characters of a line, and a character has up to 4 bytes."""
 _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
+_REMARK = re.compile(rb": (?:binary file matches|WARNING: stopped searching binary file after match) \(found ")
 _EVERYTHING = frozenset({"*", "**", "**/*"})
 
 T = TypeVar("T")
@@ -136,9 +138,12 @@ async def grep(
     """At most `limit` matching lines in the file `name` of the place's folder, or below the folder if that is `.`; grouped by
     file. `include` is relative to the folder."""
     found = Found[Match](limit, keep)
+    begun = b""
 
     def take(piece: bytes) -> bool:
-        match = _parse_match(place.folder, piece)
+        nonlocal begun
+        match = _parse_match(place.folder, begun + piece)
+        begun = b"" if match or _REMARK.search(piece) else begun + piece + b"\n"  # a path with a newline goes on
         return match is None or found.take(match.path, match)
 
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
@@ -168,7 +173,7 @@ def _glob_arguments(globs: Sequence[str]) -> list[str]:
 
 
 def _parse_match(folder: Path, piece: bytes) -> Match | None:
-    """Parses `<path>NUL<line>:<text>`; None for rg's remarks on binary files."""
+    """Parses `<path>NUL<line>:<text>`; None for rg's remarks on binary files, and for a part of a path."""
     path, separator, rest = piece.partition(b"\0")
     number, _, text = rest.partition(b":")
     if not separator or not number.isdigit():

@@ -129,6 +129,13 @@ class TestGrep:
         assert result.output == (f"Found {len(found)} matches" + "".join(shown) if found else "No files found")
         assert result.metadata == {"matches": len(found), "truncated": False}
 
+    async def test_a_name_with_a_newline_is_not_taken_for_another_file(self, ctx: ToolContext, project: Path) -> None:
+        write(project / "a.txt")
+        odd = write(project / f"odd\n{project}/a.txt", "needle\n", modified=100)
+        for binary in (b"needle\0", b"needle\n" + b"x" * 70_000 + b"\0"):
+            (project / "a.bin").write_bytes(binary)
+            assert (await run_grep(ctx, "needle")).output.endswith(f"{odd}:\n  Line 1: needle")
+
     async def test_more_than_the_limit_shows_the_newest_and_a_long_line_is_cut(self, ctx: ToolContext, project: Path) -> None:
         write(project / "old.txt", "needle\n" * 150, modified=100)
         write(project / "new.txt", "needle" + "é" * 2_000_000 + "\nneedle again\n", modified=200)
