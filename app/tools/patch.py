@@ -171,6 +171,7 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
     done = 0
     for chunk in chunks:
         if not _expected(chunk.lines):
+            target.below(chunk.contexts, done)
             at_end += [line.text + ending for line in chunk.lines]
             continue
         start, patched = target.find(chunk, done)
@@ -202,13 +203,18 @@ class _PatchedText:
         self._lines = lines
         self._seen_through: dict[Callable[[str], str], list[str]] = {}
 
-    def find(self, chunk: Chunk, start: int) -> tuple[int, list[PatchLine]]:
-        """Where the chunk begins, and its lines."""
-        for context in chunk.contexts:
+    def below(self, contexts: Sequence[str], start: int) -> int:
+        """The line behind the last of the contexts."""
+        for context in contexts:
             above = self._seek([context], start, at_end=False)
             if above is None:
                 raise PatchError(f"the context line {context!r} was not found in {self._name}")
             start = above + 1
+        return start
+
+    def find(self, chunk: Chunk, start: int) -> tuple[int, list[PatchLine]]:
+        """Where the chunk begins, and its lines."""
+        start = self.below(chunk.contexts, start)
         for lines in (chunk.lines, _without_blank_tail(chunk.lines)):
             expected = _expected(lines)
             found = self._seek(expected, start, at_end=chunk.at_end) if expected else None

@@ -105,7 +105,11 @@ def test_an_update_is_applied(content: str, lines: list[str], outcome: str) -> N
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [(["@@", "-missing", "-lines", "+x"], "not found in f:\nmissing\nlines"), (["@@ def g", "-a"], "'def g'")],
+    [
+        (["@@", "-missing", "-lines", "+x"], "not found in f:\nmissing\nlines"),
+        (["@@ def g", "-a"], "'def g'"),
+        (["@@ def g", "+x"], "'def g'"),
+    ],
 )
 def test_lines_and_contexts_that_are_not_there_are_named(lines: list[str], message: str) -> None:
     with pytest.raises(PatchError, match=message):
