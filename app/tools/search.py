@@ -33,6 +33,7 @@ TIMEOUT_SECONDS = 60.0
 _CHUNK = 65536
 _ERROR_BYTES = 4000
 _FOUND, _NOTHING_FOUND, _FAILED = 0, 1, 2
+_MAX_PIECE_BYTES = 64 * 1024 * 1024
 _MAX_LINE_BYTES = "8000"
 """Bytes: tools show at most 2000 characters of a line, and a character has up to 4 bytes."""
 _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
@@ -202,12 +203,19 @@ async def search(
 
 
 async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
-    rest = b""
+    """Leaves out pieces of more than _MAX_PIECE_BYTES."""
+    rest, is_too_long = bytearray(), False
     while chunk := await stream.read(_CHUNK):
-        *pieces, rest = (rest + chunk).split(end)
-        if not all(take(piece) for piece in pieces):
-            return False
-    return not rest or take(rest)
+        *pieces, last = chunk.split(end)
+        if pieces:
+            whole = pieces[1:] if is_too_long else [bytes(rest) + pieces[0], *pieces[1:]]
+            rest, is_too_long = bytearray(), False
+            if not all(map(take, whole)):
+                return False
+        rest += last
+        if is_too_long := is_too_long or len(rest) > _MAX_PIECE_BYTES:
+            rest.clear()
+    return not rest or take(bytes(rest))
 
 
 def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:

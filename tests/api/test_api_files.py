@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from running_app import RunningApp, make_workspace, running_app
 
+from app.tools import search
+
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
@@ -83,6 +85,14 @@ async def test_odd_patterns_and_lines_are_found_and_nothing_behind_links(app: Ru
     (dashed,), (latin,), (long,) = [await found_texts(app, pattern) for pattern in ("--files", "bar", "needle")]
     assert (dashed["path"]["text"], latin["lines"]["text"]) == ("b.txt", "caf\ufffd bar\n")
     assert (len(long["lines"]["text"]), [part["start"] for part in long["submatches"]]) == (8000, [0])
+
+
+async def test_a_line_of_megabytes_is_found_and_keeps_no_other_from_it(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(app.directory / "b.txt", "needle\n")
+    write(app.directory / "bundle.js", "needle" + "x" * 30_000_000)
+    assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["b.txt", "bundle.js"]
+    monkeypatch.setattr(search, "_MAX_PIECE_BYTES", 1_000_000)
+    assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["b.txt"]
 
 
 async def test_files_and_directories_are_found_best_first(app: RunningApp) -> None:
