@@ -27,6 +27,7 @@ _NAT64 = ip_network("64:ff9b::/96")
 
 CONNECT_SECONDS = 10.0
 MAX_REDIRECTS = 10
+MAX_PORT = 65535
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PLAIN_AGENT = "opensession"
 
@@ -124,6 +125,8 @@ class PinnedRequests:
         """At least one. Raises AddressDenied."""
         if url.scheme not in ("http", "https") or not url.host:
             raise AddressDenied(f"Cannot reach {url}: only http:// and https:// addresses can be")
+        if url.port is not None and url.port > MAX_PORT:
+            raise AddressDenied(f"Cannot reach {url}: there is no port {url.port}")
         try:
             found = await self._resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
         except (OSError, UnicodeError) as error:

@@ -157,7 +157,9 @@ class TestPages:
         with pytest.raises(ToolError, match=message):
             await fetch(ctx, site.url("/"), timeout=0.2 if page == SILENT else None)
 
-    @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x.example/", "x.example", "http://", "http://[bad/"])
+    @pytest.mark.parametrize(
+        "url", ["file:///etc/passwd", "ftp://x.example/", "x.example", "http://", "http://[bad/", "http://127.0.0.1:65536"]
+    )
     async def test_addresses_that_cannot_be_fetched(self, ctx: ToolContext, url: str) -> None:
         with pytest.raises(ToolError):
             await fetch(ctx, url)
