@@ -29,6 +29,15 @@ _META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I
 _META_WITHIN = 2048
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _CHARACTER_SETS = ("ascii", "big5", "cp", "euc", "gb", "iso", "koi8", "mac", "shift_jis", "tis", "utf-")
+_AS_BROWSERS_READ = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
+}
+"""Character sets that stand for larger ones: most pages that name these use characters of those, such as quotation marks."""
 _TEXT_WITH_NULS = ("utf-16", "utf-32")
 
 _NOT_CONTENT = frozenset({"script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "head"})
@@ -121,7 +130,7 @@ def _known_text_encoding(name: str) -> str | None:
         known = codecs.lookup(name).name
     except (LookupError, ValueError):
         return None
-    return known if known.startswith(_CHARACTER_SETS) else None
+    return _AS_BROWSERS_READ.get(known, known) if known.startswith(_CHARACTER_SETS) else None
 
 
 def to_markdown(html: str) -> str:

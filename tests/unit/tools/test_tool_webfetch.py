@@ -123,6 +123,8 @@ class TestPages:
         ("content_type", "body", "text"),
         [
             ("text/plain; charset=iso-8859-1", "é".encode("latin-1"), "é"),
+            ("text/plain; charset=iso-8859-1", b"it\x92s \x80", "it’s €"),
+            ("text/plain; charset=gb2312", "朱镕基".encode("gbk"), "朱镕基"),
             ("text/plain; charset=shift_jis", "日本".encode("shift_jis"), "日本"),
             ("text/plain; charset=utf-16-le", "日本".encode("utf-16-le"), "日本"),
             ("text/plain", "日本".encode("utf-16"), "日本"),
