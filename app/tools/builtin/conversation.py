@@ -68,6 +68,8 @@ class QuestionTool(Tool[QuestionParameters]):
     parameters = QuestionParameters
 
     async def execute(self, args: QuestionParameters, ctx: ToolContext) -> ToolResult:
+        if not args.questions:
+            raise ToolError("questions must hold at least one question")
         answers = await ctx.host.ask_questions([QuestionInfo.model_validate(question.wire()) for question in args.questions])
         count = len(args.questions)
         return ToolResult(

@@ -68,6 +68,8 @@ async def test_questions_are_asked_and_answered(ctx: ToolContext, host: FakeHost
     host.answers = QuestionRejected()
     with pytest.raises(QuestionRejected):
         await run(conversation.QuestionTool(), ctx, questions=asked)
+    with pytest.raises(ToolError, match="at least one question"):
+        await run(conversation.QuestionTool(), ctx, questions=[])
 
 
 async def test_a_task_is_asked_for_and_run_by_the_subagent(ctx: ToolContext, host: FakeHost, make_ctx: MakeContext) -> None:
