@@ -290,6 +290,8 @@ class FileEditor:
             root = root_of(ctx, path)
             original = await asyncio.to_thread(text_file.read, path, root)
             self._require(ctx.session_id, path, original, requirement)
+            if original is not None:
+                text_file.require_writable(path, root)
             await unsaved.require_saved(ctx, path)
             change = await asyncio.to_thread(plan_change, path, original, derive)
             about = {"filepath": str(path), "diff": change.delta.text}

@@ -231,6 +231,16 @@ def require_unchanged(path: Path, before: TextFile | None, root: Root = ROOT) ->
         raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
 
 
+def require_writable(path: Path, root: Root = ROOT) -> None:
+    """Raises ToolError for an existing file that is read-only for this server's user: replacing it takes no such right."""
+    try:
+        with folder_of(path, root) as folder:
+            if not os.access(path.name, os.W_OK, dir_fd=folder, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise failure("write", path, error) from error
+
+
 def stamp(path: Path, root: Root = ROOT) -> Stamp | None:
     """None if the file does not exist."""
     try:

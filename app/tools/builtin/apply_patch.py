@@ -262,7 +262,11 @@ def _plan(
     batch = FileBatch(root_of)
     try:
         planned = [_apply(batch, step) for step in steps]
-        return batch, batch.encoded(), planned
+        data = batch.encoded()
+        for path in data:
+            if batch.originals[path] is not None:
+                text_file.require_writable(path, root_of(path))
+        return batch, data, planned
     except (PatchError, ToolError) as error:
         raise _verification_error(error) from error
 

@@ -3,6 +3,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from ordinary_user import ordinary_user
 from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
@@ -46,6 +47,19 @@ EVERY_KIND = """*** Add File: sub/new.txt
 -a
 +A
 *** Delete File: gone.txt"""
+
+
+async def test_a_file_that_is_read_only_is_left_alone(host: FakeHost, make_ctx: MakeContext) -> None:
+    with ordinary_user() as directory:
+        path = directory / "a"
+        path.write_text("old\n")
+        path.chmod(0o444)
+        ctx = make_ctx(directory=directory)
+        for text in ("*** Update File: a\n-old\n+new", "*** Add File: a\n+new"):
+            assert "Permission denied" in await refusal(ctx, text)
+        assert path.read_text() == "old\n" and host.asks == []
+        await patch(ctx, "*** Update File: a\n*** Move to: b\n-old\n+new")
+        assert os.listdir(directory) == ["b"]
 
 
 async def test_every_kind_of_change(ctx: ToolContext, host: FakeHost, project: Path) -> None:

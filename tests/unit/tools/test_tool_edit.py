@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ordinary_user import ordinary_user
 from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
@@ -183,6 +184,17 @@ async def test_bytes_beside_the_edit_and_the_mode_stay(bench: Workbench, content
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     assert ("\ufffd" in result.metadata["filediff"]["before"]) == (b"\xe9" in content)
     result.metadata["diff"].encode()
+
+
+async def test_a_file_that_is_read_only_is_left_alone(host: FakeHost, make_ctx: MakeContext) -> None:
+    with ordinary_user() as directory:
+        bench = Workbench(make_ctx(directory=directory))
+        path = bench.file("a.txt", "old")
+        path.chmod(0o444)
+        for tool, given in ((EditTool, replaced("old", "new")), (WriteTool, {"content": "new"})):
+            with pytest.raises(ToolError, match="Permission denied"):
+                await bench.run(tool, path, **given)
+        assert path.read_text() == "old" and host.asks == []
 
 
 async def test_a_symlink_stays_one_and_its_target_is_asked_for(bench: Workbench, host: FakeHost, project: Path) -> None:
