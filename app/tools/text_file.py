@@ -305,6 +305,9 @@ def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None,
 def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | None) -> None:
     if before is not None and os.geteuid() == 0:
         os.fchown(descriptor, before.st_uid, before.st_gid)
+    elif before is not None:
+        with suppress(PermissionError):  # to a group that this user is not in
+            os.fchown(descriptor, -1, before.st_gid)
     mode = stat.S_IMODE(before.st_mode) if before is not None else new_mode
     if mode is not None:
         os.fchmod(descriptor, mode)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exchanging import exchanges, exchanging
+from ordinary_user import ordinary_user
 
 from app.tools import text_file
 from app.tools.base import ToolError
@@ -47,6 +48,16 @@ def test_a_write_is_one_step_and_leaves_nothing_behind(tmp_path: Path) -> None:
             text_file.write(wrong, b"x")
     assert path.read_text() == "new text"
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root chooses its groups")
+def test_a_file_stays_its_groups() -> None:
+    with ordinary_user(4711) as directory:
+        path = directory / "a"
+        path.write_text("old")
+        os.chown(path, -1, 4711)
+        text_file.write(path, b"new")
+        assert (path.read_text(), path.stat().st_gid) == ("new", 4711)
 
 
 async def test_cancelling_waits_for_the_work(tmp_path: Path) -> None:
