@@ -13,12 +13,12 @@ import re
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from app.record.postgres import Locks
 from app.tools.base import ToolError
@@ -253,6 +253,15 @@ def stamp(path: Path, root: Root = ROOT) -> Stamp | None:
 def json_text(text: str) -> str:
     """The text for JSON: bytes that are not UTF-8 become U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def json_value(value: Any) -> Any:
+    """A copy with the `json_text` of every text in it."""
+    if isinstance(value, str):
+        return json_text(value)
+    if isinstance(value, Mapping):
+        return {json_value(key): json_value(inner) for key, inner in value.items()}
+    return [json_value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def failure(action: str, path: Path, error: OSError) -> ToolError:

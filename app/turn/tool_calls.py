@@ -36,7 +36,7 @@ from app.tools.base import (
     ToolTimeout,
 )
 from app.tools.structured_output import STRUCTURED_OUTPUT
-from app.tools.text_file import json_text
+from app.tools.text_file import json_text, json_value
 from app.turn import hooks
 from app.turn.context import system
 from app.turn.part_writer import PartWriter
@@ -71,9 +71,9 @@ class ToolRun:
             id=ids.ascending("permission"),
             session_id=self.session.id,
             permission=needed.permission,
-            patterns=needed.patterns,
-            metadata=needed.metadata,
-            always=needed.always,
+            patterns=json_value(needed.patterns),
+            metadata=json_value(needed.metadata),
+            always=json_value(needed.always),
             tool=self._ref(),
         )
         ruleset = [*self.agent.permission, *(self.session.permission or [])]
@@ -97,7 +97,7 @@ class ToolRun:
         return [path for path in named if not self.instance.hides(path)]
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        self.writer.tool_progress(self.part, title, metadata)
+        self.writer.tool_progress(self.part, json_value(title), json_value(metadata))
 
     async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
         request = QuestionRequest(id=ids.ascending("question"), session_id=self.session.id, questions=questions, tool=self._ref())
@@ -120,7 +120,7 @@ class ToolRun:
         return await system.nearby(path, system.InstructionScope.of(self.instance), self._calls.seen_instructions)
 
     async def file_edited(self, path: Path) -> None:
-        event = EventFileEdited(properties=FileRef(file=str(path)))
+        event = EventFileEdited(properties=FileRef(file=json_text(str(path))))
         directory = self.instance.location.directory
         self._ctx.services.store.post(self.session.id, directory, lambda tx: tx.announce(event))
 
@@ -276,7 +276,9 @@ class ToolCalls:
             arguments = tool.parameters.model_validate(await hooks.tool_args(self.ctx.hooks, part))
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
-        return await hooks.tool_result(self.ctx.hooks, part, await tool.execute(arguments, context))
+        result = await tool.execute(arguments, context)
+        named = {"title": json_text(result.title), "output": json_text(result.output), "metadata": json_value(result.metadata)}
+        return await hooks.tool_result(self.ctx.hooks, part, replace(result, **named))
 
     def _context(self, part: ToolPart) -> ToolContext:
         return ToolContext(

@@ -1,5 +1,6 @@
 """The tools that no other flow is about, each called in a whole turn."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ async def test_files_are_found_and_one_that_was_read_is_changed(app: RunningApp)
     steps = [call("read", filePath=str(file))], [call("multiedit", filePath=str(file), edits=edits)]
     assert [state["status"] for state in await states_after(app, *steps, [say()])] == ["completed"] * 2
     assert file.read_text() == "bye\nmoon\n"
+
+
+async def test_a_file_whose_name_is_not_utf8_is_read_and_changed_by_a_link(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        odd = app.directory / os.fsdecode(b"caf\xe9.txt")
+        odd.write_text("hello\n")
+        (app.directory / "link").symlink_to(odd.name)
+        edit = [call("edit", filePath="link", oldString="hello", newString="bye")]
+        read, edited = await states_after(app, [call("read", filePath="link")], edit, [say()])
+        assert (read["status"], read["title"], edited["status"]) == ("completed", "caf\ufffd.txt", "completed")
+        assert edited["metadata"]["filediff"]["file"] == f"{app.directory}/caf\ufffd.txt" and odd.read_text() == "bye\n"
+        (app.directory / "folder").symlink_to(os.fsdecode(b"\xe9"))
+        (app.directory / "folder").resolve().mkdir()
+        assert (await completed(app, "glob", pattern="*", path="folder"))["title"] == "\ufffd"
 
 
 async def test_apply_patch_is_for_the_models_that_know_it(tmp_path: Path) -> None:

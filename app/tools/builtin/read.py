@@ -215,7 +215,7 @@ def _attachment_result(title: str, path: Path, mime: str, head: bytes, file: Bin
         title=title,
         output=text,
         metadata={"preview": text, "truncated": False},
-        attachments=[FileContent(mime=mime, url=url, filename=path.name)],
+        attachments=[FileContent(mime=mime, url=url, filename=text_file.json_text(path.name))],
     )
 
 
