@@ -127,7 +127,7 @@ class Reverts:
         async def before_restore(_before: str) -> None:
             await self._store_revert(location, session_id, revert.model_copy(update={"unfinished": True}))
 
-        report = await snapshots.restore(states, before_restore=before_restore)
+        report = await snapshots.restore(states, is_undo=True, before_restore=before_restore)
         if report.failures and not (report.restored or report.deleted):
             await self._store_revert(location, session_id, revert)
             raise SnapshotFailed(_failure_text(report))
@@ -204,7 +204,7 @@ async def _restore_after_refusal(
     """Restores the files from before a revert that the database refused. The revert stays stored as unfinished."""
     states = await _snapshots_before_revert(snapshots, location, session, history)
     if snapshots is not None and states:
-        await snapshots.restore(states)
+        await snapshots.restore(states, is_undo=True)
 
 
 def _failures(session_id: str, report: RestoreReport) -> list[AnnouncedEvent]:

@@ -263,6 +263,30 @@ async def test_a_file_that_became_ignored_since_is_reverted_all_the_same(app: Ru
     assert (app.directory / "run.log").read_text() == "x\n"
 
 
+async def test_files_that_were_ignored_before_a_turn_that_changed_the_rules_stay_and_are_named(
+    app: RunningApp, session: str
+) -> None:
+    (app.directory / ".gitignore").write_text(".env\n:x\nlib/*.o\n")
+    (app.directory / "lib").mkdir()
+    for name in (".env", ":x", "lib/a.o"):
+        (app.directory / name).write_text("a person's\n")
+    prompt = await play(app, session, bash("echo '*.log' > .gitignore; echo x > new; echo x > lib/new"))
+    after = files(app.directory)
+    assert set(await reverted_reasons(app, session, prompt)) == {".env", ":x", "lib/a.o"}
+    assert list(files(app.directory)) == [".env", ".gitignore", ":x", "a.txt", "lib/a.o"]
+    await unrevert(app, session)
+    assert files(app.directory) == after
+
+
+async def test_an_unrevert_deletes_again_what_the_turn_deleted_and_ignored(app: RunningApp, session: str) -> None:
+    (app.directory / "x.log").write_text("x\n")
+    prompt = await play(app, session, bash("rm x.log; echo '*.log' > .gitignore"))
+    await revert(app, session, prompt)
+    assert (app.directory / "x.log").exists()
+    await unrevert(app, session)
+    assert list(files(app.directory)) == [".gitignore", "a.txt"]
+
+
 async def test_a_file_that_cannot_be_restored_is_reported_and_where_none_can_be_the_revert_stands(
     app: RunningApp, session: str
 ) -> None:

@@ -69,6 +69,18 @@ async def test_a_turn_is_reverted_and_restored(app: RunningApp, session: str) ->
     assert {path.name for path in app.directory.iterdir()} == {"a.txt", "d", "sub"}, "nothing is told or made of a project"
 
 
+@pytest.mark.parametrize("rules", [".gitignore", ".ignore"])
+async def test_what_was_ignored_before_a_turn_that_changed_the_rules_stays(app: RunningApp, session: str, rules: str) -> None:
+    (app.directory / rules).write_text(".env\n")
+    (app.directory / ".env").write_text("a person's\n")
+    (app.directory / "node_modules").mkdir()
+    (app.directory / "node_modules" / "x.js").write_text("x\n")
+    before = files(app.directory)
+    prompt = await play(app, session, bash(f"rm {rules}; echo '!node_modules' > .gitignore; echo x > new"))
+    await revert(app, session, prompt)
+    assert files(app.directory) == before
+
+
 async def test_edits_in_a_repository_inside_are_named(app: RunningApp, session: str) -> None:
     inner = app.directory / "inner"
     inner.mkdir()

@@ -9,8 +9,10 @@ import hashlib
 import logging
 import os
 import re
+import tempfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
@@ -63,6 +65,8 @@ _INIT_ENVIRONMENT = {
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
 }
+_NOTHING_IGNORED = 1
+"""An exit status of `git check-ignore`."""
 _NO_BLOB = "0" * 40
 _IGNORE_FILE = ".ignore"
 """Rules as in `.gitignore`, for search tools."""
@@ -333,6 +337,30 @@ class Repository:
             found.update(entry for entry in tree_entries(result.stdout) if entry[0] in wanted)
         return found
 
+    async def ignored_by(self, tree: str, paths: Sequence[str]) -> set[str]:
+        """The paths that the tree's ignore rules leave out, or the present ones outside of the worktree."""
+        folders = {str(folder) for path in paths for folder in PurePath(path).parents}
+        ignored: set[str] = set()
+        for name in (".gitignore",) if self._has_project else (".gitignore", _IGNORE_FILE):
+            found = await self.entries(tree, [str(PurePath(folder, name)) for folder in folders])
+            contents = await self.blobs(entry.blob for entry in found.values())
+            rules = {path.removesuffix(name): contents.get(entry.blob, b"") for path, entry in found.items() if not entry.is_link}
+            ignored |= await self._ignored_in(rules, paths)
+        return ignored
+
+    async def _ignored_in(self, rules: Mapping[str, bytes], paths: Sequence[str]) -> set[str]:
+        """`rules`: those of a `.gitignore` by its folder. Git reads them in a worktree that has nothing else."""
+        with tempfile.TemporaryDirectory(prefix="opensession-rules-") as worktree:
+            await asyncio.to_thread(_put_rules, Path(worktree), rules)
+            result = await self._git(
+                ["check-ignore", "--no-index", "-z", "--stdin"],
+                stdin=nul_separated(f"./{path}" for path in paths),  # a name may begin as a pattern does
+                env={"GIT_WORK_TREE": worktree, "GIT_LITERAL_PATHSPECS": "0"},
+                seen=[Path(worktree)],
+                also_fine=_NOTHING_IGNORED,
+            )
+        return {name.removeprefix("./") for name in result.names}
+
     async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
         """Contents by id, without missing objects."""
         wanted = list(dict.fromkeys(blob_ids))
@@ -389,6 +417,7 @@ class Repository:
         options: Sequence[str] = (),
         timeout: float = _TIMEOUT_SECONDS,
         seen: Sequence[Path] = (),
+        also_fine: int = 0,
     ) -> GitResult:
         try:
             git = self._own_git(*seen)
@@ -403,10 +432,17 @@ class Repository:
             timeout=timeout,
             pass_fds=() if lock is None else (lock,),
         )
-        if not result.ok:
+        if result.code not in (0, also_fine):
             reason = f"git {args[0]}: {result.stderr or f'exit status {result.code}'}"
             raise SnapshotFailed(reason, is_final=result.code == TIMED_OUT and not self._has_project)
         return result
+
+
+def _put_rules(worktree: Path, rules: Mapping[str, bytes]) -> None:
+    for folder, content in rules.items():
+        with suppress(OSError):  # the names may be too long for one path
+            (worktree / folder).mkdir(parents=True, exist_ok=True)
+            (worktree / folder / ".gitignore").write_bytes(content)
 
 
 def _options(config: Mapping[str, str]) -> list[str]:

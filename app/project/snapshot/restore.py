@@ -122,6 +122,7 @@ def _descend(descriptor: int, folder: str, create: bool) -> int:
 
 
 IGNORED = "it is ignored, so no snapshot holds it"
+WAS_IGNORED = "it was ignored when the snapshot was taken"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"
 OUTSIDE = "it lies outside the directory that snapshots cover"
 UNREADABLE = "its snapshot is no longer kept or cannot be read"

@@ -37,6 +37,8 @@ from app.project.snapshot.restore import (
     OTHER_REPOSITORY,
     OUTSIDE,
     UNREADABLE,
+    WAS_IGNORED,
+    Delete,
     NotRestored,
     Refuse,
     Restorer,
@@ -215,16 +217,22 @@ class Snapshots:
         return [change.as_file_diff(contents) for change in changes]
 
     async def restore(
-        self, wanted: Mapping[Path, str], *, dry_run: bool = False, before_restore: Callable[[str], Awaitable[None]] | None = None
+        self,
+        wanted: Mapping[Path, str],
+        *,
+        dry_run: bool = False,
+        is_undo: bool = False,
+        before_restore: Callable[[str], Awaitable[None]] | None = None,
     ) -> RestoreReport:
         """Restores each path's content, executable bit and type from its snapshot, or deletes it if the snapshot has no such
-        path.
+        path, unless the snapshot's ignore rules left it out.
 
         No other file is touched; a directory that a deletion empties is removed too, as in git. A dry run only reports.
+        `is_undo`: an earlier restore made what is missing in the snapshots.
         `before_restore` is called before the first file is touched, with a snapshot of the present state; if it raises, nothing
         is restored. Runs to completion even if the caller is cancelled: a half-restored tree is worse.
         """
-        work = self._restore(wanted, dry_run, before_restore)
+        work = self._restore(wanted, dry_run, is_undo, before_restore)
         return await asyncio.shield(self._restores.start(work, f"restore in {self._directory}"))
 
     async def gc(self) -> None:
@@ -348,12 +356,16 @@ class Snapshots:
     # Restoring.
 
     async def _restore(
-        self, wanted: Mapping[Path, str], dry_run: bool, before_restore: Callable[[str], Awaitable[None]] | None
+        self,
+        wanted: Mapping[Path, str],
+        dry_run: bool,
+        is_undo: bool,
+        before_restore: Callable[[str], Awaitable[None]] | None,
     ) -> RestoreReport:
         async with self._lock.held() as lock:
             report = RestoreReport(await self._capture(lock))
             restorer = Restorer(self._held, self._directory, report)
-            deletions, writes = restorer.sort(await self._plan(wanted, report))
+            deletions, writes = restorer.sort(await self._plan(wanted, report, is_undo))
             if dry_run:
                 report.deleted += [self._worktree / path for path in deletions]
                 report.restored += [self._worktree / path for path in writes]
@@ -365,7 +377,7 @@ class Snapshots:
                 await self._carry_out(restorer, deletions, writes)
             return report
 
-    async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport) -> dict[str, RestoreStep]:
+    async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport, is_undo: bool) -> dict[str, RestoreStep]:
         trees: dict[str, str] = {}
         for path, tree in wanted.items():
             inside = _relative(path, self._worktree)
@@ -376,7 +388,17 @@ class Snapshots:
         targets = await self._targets(trees)
         current = await self._repository.entries(report.before, trees)
         disk = await asyncio.to_thread(self._with_worktree, lambda found: {path: found.look(path) for path in trees})
-        return {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
+        steps = {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
+        deletions = [path for path, step in steps.items() if step == Delete()]
+        ignored = set() if is_undo else await self._ignored_then(deletions, trees)
+        return {**steps, **dict.fromkeys(ignored, Refuse(WAS_IGNORED))}
+
+    async def _ignored_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> set[str]:
+        """The paths that the ignore rules in their snapshots leave out: they may have been there, as they are now."""
+        found: set[str] = set()
+        for tree in {trees[path] for path in paths}:
+            found |= await self._repository.ignored_by(tree, [path for path in paths if trees[path] == tree])
+        return found
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
         """By path, without paths whose snapshot cannot be read."""
