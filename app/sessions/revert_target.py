@@ -1,7 +1,9 @@
 """The target of a revert and the messages that it reverts. Pure."""
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +143,8 @@ def _edited_files(part: Part) -> Sequence[str]:
 # The files that a revert changes, as the second API has them. Pure.
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
-_NAMES = re.compile(r'^(?:---|\+\+\+|rename to|Binary files .* and) "?(?:[ab]/)?(.+?)"?(?: differ)?$', re.MULTILINE)
+_RENAMED = re.compile(r"^rename to (.+)$", re.MULTILINE)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def revert_state(revert: Revert) -> RevertState:
@@ -157,12 +160,24 @@ def revert_state(revert: Revert) -> RevertState:
 
 def _file(patch: str) -> RevertedFile:
     head, _, body = patch.partition("\n@@ ")
-    lines = body.splitlines()[1:]
-    names = [name for name in _NAMES.findall(head) if name != "/dev/null"]
+    lines = body.split("\n")[1:]
+    header = head.partition("\n")[0].removeprefix("diff --git ")
+    renamed = _RENAMED.search(head)
+    # Without a rename the header has the same name twice.
+    name = renamed[1] if renamed else header[len(header) // 2 + 1 :]
     return RevertedFile(
-        path=names[-1] if names else head.splitlines()[0].rpartition(" b/")[2],
+        path=_unquoted(name) if renamed else _unquoted(name).removeprefix("b/"),
         status="added" if "\nnew file mode" in head else "deleted" if "\ndeleted file mode" in head else "modified",
         additions=sum(line.startswith("+") for line in lines),
         deletions=sum(line.startswith("-") for line in lines),
         patch=patch if patch.endswith("\n") else f"{patch}\n",
     )
+
+
+def _unquoted(name: str) -> str:
+    """Git quotes unusual names as C does, which Python reads."""
+    if _QUOTED.fullmatch(name):
+        with suppress(SyntaxError, ValueError):
+            text: str = ast.literal_eval(name.encode().decode("latin-1"))
+            return text.encode("latin-1").decode("utf-8", "replace")
+    return name

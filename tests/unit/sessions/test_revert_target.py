@@ -8,7 +8,8 @@ import session_parts
 from app.schema import part as schema
 from app.schema.message import Message, MessageWithParts
 from app.schema.part import Part
-from app.sessions.revert_target import NO_SNAPSHOT, RevertTarget, find_target, reported_edits, unknown_changes
+from app.schema.session import Revert
+from app.sessions.revert_target import NO_SNAPSHOT, RevertTarget, find_target, reported_edits, revert_state, unknown_changes
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 
@@ -136,3 +137,21 @@ def test_edits_are_listed_with_the_snapshot_from_before_their_first_step() -> No
     parts = [start(A), call("write", "prt_1", filePath="/w/x"), call("write", "prt_2", filePath="/w/y"), finish(A)]
     behind = target([user("msg_0"), answer("msg_a", "msg_0", *parts)], "msg_a", "prt_2")
     assert reported_edits(behind) == {"/w/y": A}, "those before the part are not listed"
+
+
+@pytest.mark.parametrize(
+    ("header", "path"),
+    [
+        ("a/with space b/with space\nindex 1..2 100644\n--- a/with space\t\n+++ b/with space\t", "with space"),
+        (r'"a/a\"\tü" "b/a\"\tü"', 'a"\tü'),
+        (r'"a/\303\274" "b/\303\274"', "ü"),
+        ("a/old b/new name\nsimilarity index 90%\nrename from old\nrename to new name", "new name"),
+        ("a/b/it differ b/b/it differ\nBinary files a/b/it differ and b/b/it differ differ", "b/it differ"),
+        (r'"a/\u20ac" "b/\u20ac"', r'"b/\u20ac"'),
+        ("", ""),
+    ],
+)
+def test_files_of_a_diff_have_their_own_names_and_its_lines(header: str, path: str) -> None:
+    diff = f"diff --git {header}\n@@ -1 +1,2 @@\n-old\n+a\r+b\x0c+c\n+d\n"
+    (file,) = revert_state(Revert(message_id="msg_0", diff=diff)).files or []
+    assert (file.path, file.additions, file.deletions) == (path, 2, 1)
