@@ -199,6 +199,32 @@ async def test_one_project_alone_and_what_cannot_be_read_is_named(app: RunningAp
     assert len(await app.messages(names["tools"])) == len(answers(data)["messages"][names["tools"]]) - 1
 
 
+@pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
+async def test_a_directory_that_cannot_be_asked_for_ends_no_import_and_one_that_is_no_path_is_named(
+    app: RunningApp, data: Path
+) -> None:
+    names = answers(data)["names"]
+    edit(session_file(data, names["misc"]), directory=f"/{'x' * 300}")
+    edit(session_file(data, names["tools"]), directory="")
+    edit(session_file(data, names["fork"]), directory="/a\0b")
+    code, output = await asyncio.to_thread(run, str(data))
+    assert code == 1 and output.splitlines()[0] == "11 sessions imported" and output.count("directory: is no path") == 2
+    assert (await app.get(f"/session/{names['misc']}"))["directory"] == f"/{'x' * 300}"
+    assert len(await app.get("/experimental/session")) == 9
+
+
+@pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
+async def test_sessions_that_are_their_own_ancestors_can_be_exported_and_deleted(app: RunningApp, data: Path) -> None:
+    first, second = (answers(data)["names"][name] for name in ("misc", "tools"))
+    edit(session_file(data, first), parentID=second)
+    edit(session_file(data, second), parentID=first)
+    await imported(data)
+    exported = await app.get(f"/session/{first}/export?children=true")
+    assert second in [child["info"]["id"] for child in exported["children"]]
+    await app.call("DELETE", f"/session/{first}")
+    await app.get(f"/session/{second}", expect=404)
+
+
 async def test_prompts_are_answered_while_a_big_directory_is_imported(app: RunningApp, tmp_path: Path) -> None:
     source = generate(tmp_path / "generated", sessions=60, turns=5, directory=str(app.directory))
     session = (await app.create_session(title="Beside"))["id"]

@@ -154,6 +154,9 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
     session = _valid(_SESSION, source.info, source.where, problems)
     if session is None:
         return None, problems
+    if not session.directory or "\0" in session.directory:
+        problems.append(Problem(source.where, "directory: is no path"))
+        return None, problems
     messages = [read for message in source.messages if (read := _message(message, problems)) is not None]
     if session.revert and session.revert.message_id not in {message.info.id for message in messages}:
         problems.append(Problem(source.where, f"revert: there is no message {session.revert.message_id}"))

@@ -6,6 +6,7 @@ later one finds what is new.
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -221,7 +222,7 @@ class OpenCodeImport:
     async def _find(self, directory: str) -> ProjectInfo | None:
         """None if the directory is not on this machine."""
         if directory not in self._locations:
-            is_here = await asyncio.to_thread(Path(directory).is_dir)
+            is_here = directory.startswith("/") and await asyncio.to_thread(os.path.isdir, directory)  # a Path may raise
             self._locations[directory] = await discover(Path(directory)) if is_here else None
         return self._locations[directory]
 
