@@ -187,11 +187,13 @@ def session_tree(connection: Connection, session_id: str) -> list[Row[Any]]:
     """A session and all its descendants, children before their parents."""
     root = stored_session(connection, session_id)
     found: list[Row[Any]] = [] if root is None else [root]
-    generation = [session_id]
+    generation, seen = [session_id], {session_id}
     while generation:
-        children = connection.execute(_CHILDREN, {"ids": generation}).all()
+        # What was imported from a damaged source may be its own ancestor.
+        children = [row for row in connection.execute(_CHILDREN, {"ids": generation}) if row.id not in seen]
         found[:0] = children
         generation = [row.id for row in children]
+        seen.update(generation)
     return found
 
 
