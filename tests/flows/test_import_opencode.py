@@ -214,6 +214,16 @@ async def test_a_directory_that_cannot_be_asked_for_ends_no_import_and_one_that_
 
 
 @pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
+@pytest.mark.parametrize("project_id", ["../../elsewhere", "x" * 300, ""])
+async def test_an_id_that_is_no_projects_leads_to_no_folder(app: RunningApp, data: Path, project_id: str) -> None:
+    session = answers(data)["names"]["misc"]
+    edit(session_file(data, session), projectID=project_id, directory="/not/here")
+    code, output = await asyncio.to_thread(run, str(data))
+    assert code == 1 and output.startswith("13 sessions imported") and "projectID: names no project" in output
+    assert (await app.get(f"/session/{session}"))["projectID"] == "global"
+
+
+@pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
 async def test_sessions_that_are_their_own_ancestors_can_be_exported_and_deleted(app: RunningApp, data: Path) -> None:
     first, second = (answers(data)["names"][name] for name in ("misc", "tools"))
     edit(session_file(data, first), parentID=second)

@@ -1,6 +1,7 @@
 """Makes a valid history of what a reader found: completes what older versions of OpenCode did not store, closes what was
 unfinished, and validates the rest. Leaves out as little as possible, and reports all that is left out. Pure."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from app.transfer.importing import UNFINISHED
 from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession
 from app.turn.context.history import INTERRUPTED
 
+_PROJECT_ID = re.compile("[0-9A-Za-z_-]{1,100}")
+"""Folders have these names."""
 _NO_MODEL = {"providerID": "unknown", "modelID": "unknown"}
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 _UNFINISHED = UNFINISHED.wire()
@@ -157,6 +160,9 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
     if not session.directory or "\0" in session.directory:
         problems.append(Problem(source.where, "directory: is no path"))
         return None, problems
+    if not _PROJECT_ID.fullmatch(session.project_id):
+        problems.append(Problem(source.where, "projectID: names no project"))
+        session.project_id = "global"
     messages = [read for message in source.messages if (read := _message(message, problems)) is not None]
     if session.revert and session.revert.message_id not in {message.info.id for message in messages}:
         problems.append(Problem(source.where, f"revert: there is no message {session.revert.message_id}"))
