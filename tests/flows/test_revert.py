@@ -278,6 +278,22 @@ async def test_files_that_were_ignored_before_a_turn_that_changed_the_rules_stay
     assert files(app.directory) == after
 
 
+@pytest.mark.parametrize("from_its_index", [True, False])
+async def test_the_files_of_a_repository_inside_that_a_turn_made_ordinary_ones_stay_and_are_named(
+    app: RunningApp, session: str, tmp_path: Path, from_its_index: bool
+) -> None:
+    if from_its_index:
+        git(app.directory, "submodule", "add", "-q", str(make_workspace(tmp_path / "library")), "lib/a b")
+    else:
+        make_workspace(app.directory / "lib" / "a b")
+    await play(app, session, bash("echo x > before"))
+    prompt = await play(app, session, bash("rm -rf 'lib/a b/.git'; echo x > lib/new; echo two > a.txt"))
+    assert set(await reverted_reasons(app, session, prompt)) == {"lib/a b/a.txt"}
+    assert (app.directory / "lib" / "a b" / "a.txt").exists() and not (app.directory / "lib" / "new").exists()
+    await unrevert(app, session)
+    assert (app.directory / "lib" / "new").exists()
+
+
 async def test_an_unrevert_deletes_again_what_the_turn_deleted_and_ignored(app: RunningApp, session: str) -> None:
     (app.directory / "x.log").write_text("x\n")
     prompt = await play(app, session, bash("rm x.log; echo '*.log' > .gitignore"))

@@ -69,6 +69,8 @@ class Staging:
     update: list[str] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
     placeholders: dict[str, bytes] = field(default_factory=dict)
+    repositories: set[str] = field(default_factory=set)
+    """Nested ones, as `path/`, of which a snapshot holds nothing."""
 
 
 class Worktree:
@@ -79,9 +81,9 @@ class Worktree:
         self._root = root
         self._is_real = cache(self._is_real_directory)
 
-    def stage(self, listed: Iterable[str]) -> Staging:
-        staging = Staging()
+    def stage(self, listed: Collection[str]) -> Staging:
         # Git lists a nested repository by its directory only.
+        staging = Staging(repositories={path for path in listed if path.endswith("/")})
         for path in dict.fromkeys(path for path in listed if not path.endswith("/")):
             match self.look(path):
                 case NotCaptured() as file:

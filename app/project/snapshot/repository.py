@@ -105,6 +105,7 @@ class Repository:
         self.rule_files: list[str] = []
         """The files with ignore rules outside of the worktree, missing ones too; known after `prepare`."""
         self._kept: dict[str, float] = {}
+        self._noted: tuple[str, set[str]] | None = None
         self._environment = {
             "GIT_DIR": str(git_dir),
             "GIT_WORK_TREE": str(worktree),
@@ -129,6 +130,7 @@ class Repository:
 
     async def _create(self) -> None:
         self._kept.clear()
+        self._noted = None
         self._rules_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = replace(self._project, directory=HeldDirectory(self.git_dir), also=(), repository=None)
@@ -303,6 +305,23 @@ class Repository:
             raise SnapshotFailed(str(error)) from error
         self._kept[tree] = now
 
+    def note_repositories_inside(self, tree: str, folders: set[str]) -> None:
+        """Notes nested repositories that were there with the tree. Raises OSError."""
+        if folders and self._noted != (tree, folders):
+            noted, whole = self.git_dir / "inside" / tree, self.git_dir / f"inside.{tree}"
+            noted.parent.mkdir(exist_ok=True)
+            whole.write_bytes(nul_separated(sorted(folders | self.repositories_inside(tree))))
+            whole.replace(noted)
+            self._noted = tree, folders
+
+    def repositories_inside(self, tree: str) -> set[str]:
+        """As `path/`. Raises OSError."""
+        try:
+            noted = (self.git_dir / "inside" / checked(tree)).read_bytes()
+        except FileNotFoundError:
+            return set()
+        return set(noted.decode("utf-8", "surrogateescape").split("\0")[:-1])
+
     def _store_blob(self, content: bytes) -> str:
         """Writes a loose object as `git hash-object -w` does, without a process."""
         stored = b"blob %d\0%s" % (len(content), content)
@@ -401,6 +420,8 @@ class Repository:
         for ref in (self.git_dir / "refs" / "keep").iterdir():
             if ref.stat().st_mtime < clock.now_ms() / 1000 - kept_seconds:
                 ref.unlink()
+                (self.git_dir / "inside" / ref.name).unlink(missing_ok=True)
+                self._noted = None
                 self._kept.pop(ref.name, None)
 
     def _own_git(self, *seen: Path) -> Git:

@@ -124,6 +124,7 @@ def _descend(descriptor: int, folder: str, create: bool) -> int:
 IGNORED = "it is ignored, so no snapshot holds it"
 WAS_IGNORED = "it was ignored when the snapshot was taken"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"
+WAS_OTHERS = "it belonged to another git repository when the snapshot was taken"
 OUTSIDE = "it lies outside the directory that snapshots cover"
 UNREADABLE = "its snapshot is no longer kept or cannot be read"
 

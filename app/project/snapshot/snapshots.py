@@ -38,6 +38,7 @@ from app.project.snapshot.restore import (
     OUTSIDE,
     UNREADABLE,
     WAS_IGNORED,
+    WAS_OTHERS,
     Delete,
     NotRestored,
     Refuse,
@@ -290,6 +291,7 @@ class Snapshots:
             known = self._known if self._known and self._known.signature == self._repository.index_signature() else None
             staging = await self._stage(known, lock)
             tree = await self._write(staging, known, lock)
+            self._repository.note_repositories_inside(tree, staging.repositories)
             if known is not None and known is self._known:
                 await self._cache_stats(known, rules, began_ms)
         except OSError as error:
@@ -390,14 +392,17 @@ class Snapshots:
         disk = await asyncio.to_thread(self._with_worktree, lambda found: {path: found.look(path) for path in trees})
         steps = {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
         deletions = [path for path, step in steps.items() if step == Delete()]
-        ignored = set() if is_undo else await self._ignored_then(deletions, trees)
-        return {**steps, **dict.fromkeys(ignored, Refuse(WAS_IGNORED))}
+        return steps if is_undo else {**steps, **await self._left_out_then(deletions, trees)}
 
-    async def _ignored_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> set[str]:
-        """The paths that the ignore rules in their snapshots leave out: they may have been there, as they are now."""
-        found: set[str] = set()
+    async def _left_out_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> dict[str, RestoreStep]:
+        """The paths that their snapshots left out: they may have been there, as they are now."""
+        found: dict[str, RestoreStep] = {}
         for tree in {trees[path] for path in paths}:
-            found |= await self._repository.ignored_by(tree, [path for path in paths if trees[path] == tree])
+            own = [path for path in paths if trees[path] == tree]
+            found |= dict.fromkeys(await self._repository.ignored_by(tree, own), Refuse(WAS_IGNORED))
+            inside = await asyncio.to_thread(self._repository.repositories_inside, tree)
+            others = [path for path in own if any(f"{folder}/" in inside for folder in PurePath(path).parents)]
+            found |= dict.fromkeys(others, Refuse(WAS_OTHERS))
         return found
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
