@@ -55,6 +55,7 @@ WRONG_PROMPTS = [
     ({"parts": [NOWHERE]}, "parts"),
     ({"parts": [{**NOWHERE, "url": "not an address"}]}, "parts.url"),
     ({"parts": None}, "parts"),
+    ({"parts": [{**text_part("x"), "id": "prt_1"}, {**text_part("y"), "id": "prt_1"}]}, "parts.1.id"),
     ({"parts": [{"type": "reasoning", "text": "x"}]}, "parts.0"),
     ({"parts": [{**text_part("x"), "synthetic": "true"}]}, "parts.0.text.synthetic"),
 ]

@@ -62,6 +62,7 @@ class Intake:
         """
         for part in prompt.parts:
             check_part_size(part, self._most_bytes)
+        check_part_ids(prompt)
         check_format(prompt)
         content = content or content_hash(prompt)
         if await self.is_known(prompted.session.id, prompt.message_id, content):
@@ -202,6 +203,15 @@ def content_hash(prompt: PromptInput) -> str:
 def command_hash(command: CommandInput) -> str:
     """Of the command alone, because the output of its shell lines may differ each time."""
     return hashlib.sha256(b"command " + command.model_dump_json(exclude_none=True).encode()).hexdigest()
+
+
+def check_part_ids(prompt: PromptInput) -> None:
+    """Raises BadRequest."""
+    seen: set[str] = set()
+    for index, part in enumerate(prompt.parts):
+        if part.id in seen:
+            raise BadRequest(f"An earlier part has the id {part.id} already", ["parts", index, "id"], part.id)
+        seen |= {part.id} if part.id else set()
 
 
 def check_format(prompt: PromptInput) -> None:
