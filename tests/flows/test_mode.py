@@ -9,7 +9,7 @@ from redis_server import running_redis
 from running_app import running_app
 from running_server import free_port
 
-from app.cli.checks import mode
+from app.cli.checks import startup_lines
 from app.settings import Settings
 
 
@@ -17,9 +17,9 @@ def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer)
     nobody = free_port()
     with running_redis() as redis:
         url = migrated(postgres).replace("@", ":secret@")
-        alone = mode(Settings(data_dir=tmp_path, database_url=url))
-        together = mode(Settings(data_dir=tmp_path, database_url=url, redis_url=redis.url))
-        away = mode(Settings(data_dir=tmp_path, database_url=url, redis_url=f"redis://:secret@127.0.0.1:{nobody}"))
+        alone = startup_lines(Settings(data_dir=tmp_path, database_url=url))
+        together = startup_lines(Settings(data_dir=tmp_path, database_url=url, redis_url=redis.url))
+        away = startup_lines(Settings(data_dir=tmp_path, database_url=url, redis_url=f"redis://:secret@127.0.0.1:{nobody}"))
     assert alone[0].startswith("Mode: several servers on PostgreSQL (PostgreSQL ") and f"127.0.0.1:{postgres.port}/" in alone[0]
     assert "Without Redis" in alone[1]
     assert together[0] == alone[0] and together[1].startswith("Events between servers: Redis ")
@@ -30,8 +30,8 @@ def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer)
 async def test_the_other_servers_are_named(tmp_path: Path, postgres: PostgresServer) -> None:
     url, shared, elsewhere = migrated(postgres), tmp_path / "data", tmp_path / "elsewhere"
     async with running_app(tmp_path, database_url=url):
-        (*_, named) = await asyncio.to_thread(mode, Settings(data_dir=shared, database_url=url))
+        (*_, named) = await asyncio.to_thread(startup_lines, Settings(data_dir=shared, database_url=url))
         elsewhere.mkdir()
-        (*_, warning) = await asyncio.to_thread(mode, Settings(data_dir=elsewhere, database_url=url))
+        (*_, warning) = await asyncio.to_thread(startup_lines, Settings(data_dir=elsewhere, database_url=url))
     assert named == f"Other servers of this database: {socket.gethostname()}:4096"
     assert warning.startswith("WARNING: ") and str(elsewhere) in warning
