@@ -62,9 +62,21 @@ def settings(**options: Any) -> Settings:
     """From the environment, and from a command's options that were given. Prints an invalid value as one sentence without a
     traceback."""
     try:
-        return Settings(**{name: value for name, value in options.items() if value is not None})
+        found = Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as invalid:
         fail("\n".join(map(_sentence, invalid.errors())))
+    if found.script is not None:
+        _require_script(found.script)
+    return found
+
+
+def _require_script(script: Path) -> None:
+    from app.providers.scripted import ScriptError, load_script
+
+    try:
+        load_script(script)
+    except ScriptError as error:
+        fail(f"OPENSESSION_SCRIPT: {error}")
 
 
 def _sentence(error: ErrorDetails) -> str:

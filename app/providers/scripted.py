@@ -171,11 +171,13 @@ def load_script(path: Path) -> list[ScriptedTurn]:
 def parse_turn(turn: Sequence[ScriptedStep | Mapping[str, Any]]) -> ScriptedTurn:
     if isinstance(turn, str | Mapping) or not isinstance(turn, Sequence):
         raise ScriptError(f"A turn is a list of steps, not {turn!r}")
-    return tuple(parse_step(step) if isinstance(step, Mapping) else step for step in turn)
+    return tuple(step if isinstance(step, ScriptedStep) else parse_step(step) for step in turn)
 
 
 def parse_step(step: Mapping[str, Any]) -> ScriptedStep:
     """The key of a step names its kind. Raises ScriptError."""
+    if not isinstance(step, Mapping):
+        raise ScriptError(f"A step is an object, not {step!r}")
     kind = next((key for key in _STEPS if key in step), None)
     if kind is None:
         raise ScriptError(f"{dict(step)!r} is no step; a step has one of the keys {', '.join(_STEPS)}")

@@ -215,9 +215,10 @@ def taken_port() -> Iterator[int]:
         (["--hostname", "0.0.0.0"], {}),
         ([], {"OPENSESSION_MAX_PART_BYTES": "many"}),
         ([], {"OPENSESSION_LOG_LEVEL": "loud"}),
+        ([], {"OPENSESSION_SCRIPT": "/nowhere/at/all.json"}),
         ([], {"OPENSESSION_DATABASE_URL": "sqlite:////dev/null/at/all.db"}),
     ],
-    ids=["port", "login", "setting", "level", "database"],
+    ids=["port", "login", "setting", "level", "script", "database"],
 )
 def test_as_json_a_start_that_is_refused_is_an_object_too(
     tmp_path: Path, options: list[str], environment: dict[str, str], taken_port: int

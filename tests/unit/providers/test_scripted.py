@@ -97,7 +97,9 @@ async def test_a_delay_is_kept():
     assert asyncio.get_running_loop().time() - before >= 0.03
 
 
-@pytest.mark.parametrize("content", ["nope", "[]", '{"turns": 1}', '{"turns": [{"text": "a"}]}', '{"turns": ["a"]}', None])
+@pytest.mark.parametrize(
+    "content", ["nope", "[]", '{"turns": 1}', '{"turns": [{"text": "a"}]}', '{"turns": ["a"]}', '{"turns": [["a"]]}', None]
+)
 def test_a_script_file_and_one_that_is_none(tmp_path, content):
     script = tmp_path / "s.json"
     if content is not None:
