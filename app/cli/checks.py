@@ -250,12 +250,14 @@ def startup_lines(settings: Settings) -> list[str]:
             others = [each for each in work_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
     finally:
         engine.dispose()
+    absent = [f"OPENSESSION_ROOTS: there is no directory {root}" for root in settings.root_dirs if not root.is_dir()]
     if engine.dialect.name == "sqlite":
-        lines = [f"Mode: one server on SQLite ({found})"]
+        lines = [f"Mode: one server on SQLite ({found})", *absent]
         unused = "OPENSESSION_REDIS_URL is not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)."
         return [*lines, unused] if settings.redis_url else lines
     return [
         f"Mode: several servers on PostgreSQL ({found})",
+        *absent,
         _redis_line(settings),
         *_other_servers_lines(others, settings.data_dir),
     ]

@@ -27,6 +27,13 @@ def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer)
     assert "secret" not in "".join([*alone, *together, *away])
 
 
+async def test_a_root_that_is_not_there_is_named(tmp_path: Path) -> None:
+    async with running_app(tmp_path):
+        roots = f"{tmp_path}:{tmp_path / 'typo'}"
+        (_, *others) = await asyncio.to_thread(startup_lines, Settings(data_dir=tmp_path / "data", roots=roots))
+    assert others == [f"OPENSESSION_ROOTS: there is no directory {tmp_path / 'typo'}"]
+
+
 async def test_the_other_servers_are_named(tmp_path: Path, postgres: PostgresServer) -> None:
     url, shared, elsewhere = migrated(postgres), tmp_path / "data", tmp_path / "elsewhere"
     async with running_app(tmp_path, database_url=url):
