@@ -137,7 +137,8 @@ def _library_findings(engine: Engine) -> Iterator[Finding]:
 def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     found = revision(connection)
     if found is None:
-        yield Finding(SUBJECT, "note", "empty: the first start creates the tables")
+        own = "`opensession migrate` does for a database that OPENSESSION_DATABASE_URL names"
+        yield Finding(SUBJECT, "note", f"{engine.url.database} is empty: the first start creates the tables; {own}")
         return
     if reason := unknown_schema(found):
         yield Finding(SUBJECT, "fault", reason)

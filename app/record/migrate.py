@@ -55,7 +55,8 @@ def require_current(engine: Engine) -> None:
     found = _usable_revision(engine)
     if found is None:
         raise DatabaseUnusable(
-            "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
+            f"The database {engine.url.database} is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, "
+            "then start again."
         )
     if found != HEAD:
         raise DatabaseUnusable(

@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.record.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
+from app.record.maintenance import check
 from app.record.migrate import HEAD, require_current, revision, upgrade
 from app.record.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown, postgres_engine, wait_for_writers
 from app.record.tables import EVENT, METADATA, SESSION
@@ -213,6 +214,14 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
         assert revision(connection) == HEAD
         names = connection.execute(text("SELECT name FROM counter ORDER BY name")).scalars().all()
         assert names == ["identity", "journal"]
+    engine.dispose()
+
+
+def test_an_empty_database_is_named(empty_url: str) -> None:
+    engine = make_engine(empty_url)
+    with pytest.raises(DatabaseUnusable, match=f"{engine.url.database} is empty: run `opensession migrate`"):
+        require_current(engine)
+    assert [f"{engine.url.database} is empty" in each.text and "migrate" in each.text for each in check(engine)] == [True]
     engine.dispose()
 
 
