@@ -275,6 +275,7 @@ class ProviderOptions(_Open):
     api_key: Annotated[StrictStr | None, Field(alias="apiKey")] = None
     base_url: Annotated[StrictStr | None, Field(alias="baseURL")] = None
     enterprise_url: Annotated[StrictStr | None, Field(alias="enterpriseUrl")] = None
+    headers: StringMap | None = None
     set_cache_key: Annotated[StrictBool | None, Field(alias="setCacheKey")] = None
     timeout: Positive | Literal[False] | None = None
     header_timeout: Annotated[Positive | Literal[False] | None, Field(alias="headerTimeout")] = None

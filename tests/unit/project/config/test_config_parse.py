@@ -71,6 +71,8 @@ INFINITE = ["provider", "p", "models", "m", "limit", "context"]
         ({"server": {"nope": 1}}, ["server"]),
         ({"provider": {"p": {"nope": 1}}}, ["provider", "p"]),
         ({"provider": {"p": {"options": {"timeout": True}}}}, ["provider", "p", "options", "timeout"]),
+        ({"provider": {"p": {"options": {"headers": "x"}}}}, ["provider", "p", "options", "headers"]),
+        ({"provider": {"p": {"options": {"headers": {"x": 5}}}}}, ["provider", "p", "options", "headers", "x"]),
         ({"mcp": {"a": {"type": "local"}}}, ["mcp", "a", "command"]),
         ({"mcp": {"a": {"type": "local", "command": ["x"], "url": "y"}}}, ["mcp", "a"]),
         ({"mcp": {"a": {"type": "odd"}}}, ["mcp", "a"]),
