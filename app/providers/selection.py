@@ -37,9 +37,10 @@ class ProviderModelNotFoundError(ServiceError):
     name = "ProviderModelNotFoundError"
 
     def __init__(self, provider_id: str, model_id: str, suggestions: list[str]) -> None:
+        form = "" if model_id else "A model is named with its provider, `provider/model`. "
         hint = f"Did you mean {' or '.join(suggestions)}? " if suggestions else ""
         super().__init__(
-            f"There is no model {provider_id}/{model_id}. {hint}GET /config/providers lists the models that can be used.",
+            f"There is no model {provider_id}/{model_id}. {form}{hint}GET /config/providers lists the models that can be used.",
             providerID=provider_id,
             modelID=model_id,
             suggestions=suggestions,

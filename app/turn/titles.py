@@ -13,7 +13,7 @@ from io import StringIO
 
 from app.providers.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.providers.catalogue import tokens_and_cost
-from app.providers.selection import small_model
+from app.providers.selection import ProviderModelNotFoundError, small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
@@ -97,7 +97,11 @@ class Titles:
     async def _request(
         self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]
     ) -> tuple[str, StepUsage] | None:
-        model = _model(instance, prompt)
+        try:
+            model = _model(instance, prompt)
+        except ProviderModelNotFoundError as missing:
+            log.warning("no title for %s: %s", prompt.session_id, missing)
+            return None
         agent = instance.agents["title"]
         request = ModelRequest(
             model=model,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp, running_app
+from running_app import RunningApp, make_workspace, running_app
 from sse_reader import Received
 from turns import bash, infos, play, requests, say, statuses, talking, texts, title_requests, titled, until
 
@@ -142,6 +142,14 @@ async def test_a_title_that_failed_is_not_requested_again(tmp_path: Path, caplog
         for text in ("More", "And more"):
             await app.prompt(session, text)
     assert len(title_requests(app)) == asked
+    assert [record.exc_info for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_small_model_that_is_not_there_is_named_in_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (make_workspace(tmp_path / "workspace") / "opencode.json").write_text('{"small_model": "acme/none"}')
+    async with running_app(tmp_path) as app:
+        await app.prompt((await app.create_session())["id"], "Hi")
+        await until(lambda: "There is no model acme/none" in caplog.text, "the model is named")
     assert [record.exc_info for record in caplog.records if record.exc_info] == []
 
 

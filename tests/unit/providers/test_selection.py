@@ -91,3 +91,4 @@ def test_a_model_is_found_by_its_id_and_a_misspelt_one_gets_suggestions():
     assert len(data["suggestions"]) <= 3 and "gpt-5-mini" in data["message"] and "/config/providers" in data["message"]
     assert missing("antropic", "m", info("anthropic", "m"), info("openai", "m")).data["suggestions"] == ["anthropic"]
     assert missing("a", "qqqq", info("a", "llama")).data["suggestions"] == []
+    assert "`provider/model`" in str(missing("gpt-5", "", info("a", "gpt-5")))
