@@ -1,24 +1,54 @@
 """The patterns of permission rules: `*` matches any run of characters, `?` matches one character, all else matches itself."""
 
-import re
-from fnmatch import translate
-from functools import lru_cache
+from collections import defaultdict
 from itertools import takewhile
 
 _ANY_REST = " *"
 
 
-@lru_cache(maxsize=2048)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Its groups are atomic: matching takes no longer than the pattern's length times the value's."""
-    return re.compile(translate(pattern.replace("[", "[[]")))
-
-
 def matches(pattern: str, value: str) -> bool:
     """Matches the whole value, case-sensitive. A pattern that ends in ` *` also matches the value without that ending."""
-    if _compiled(pattern).match(value):
-        return True
-    return pattern.endswith(_ANY_REST) and _compiled(pattern.removesuffix(_ANY_REST)).match(value) is not None
+    return _matches(pattern, value) or (pattern.endswith(_ANY_REST) and _matches(pattern.removesuffix(_ANY_REST), value))
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Each text between two `*` is taken where it is found first. Rules and values may be hostile: without a `?` this takes no
+    longer than to read both."""
+    start, *middle = pattern.split("*")
+    if not middle:
+        return len(start) == len(value) and _begins(value, start, 0)
+    end = middle.pop()
+    at, until = len(start), len(value) - len(end)
+    if at > until or not _begins(value, start, 0) or not _begins(value, end, until):
+        return False
+    for text in middle:
+        found = _find(text, value, at, until)
+        if found < 0:
+            return False
+        at = found + len(text)
+    return True
+
+
+def _begins(value: str, text: str, at: int) -> bool:
+    return value.startswith(text, at) or ("?" in text and all(char in ("?", value[i]) for i, char in enumerate(text, at)))
+
+
+def _find(text: str, value: str, at: int, until: int) -> int:
+    """As `str.find`. With a `?` each bit of a number is a part of the text that ends here: all are brought forward at once."""
+    if "?" not in text:
+        return value.find(text, at, until)
+    if len(text) > until - at:
+        return -1
+    anything = int("".join("01"[char == "?"] for char in reversed(text)), 2)
+    fits = defaultdict[str, int](lambda: anything)
+    for i, char in enumerate(text):
+        fits[char] |= 1 << i
+    whole, ended = 1 << (len(text) - 1), 0
+    for i in range(at, until):
+        ended = (ended << 1 | 1) & fits.get(value[i], anything)
+        if ended & whole:
+            return i + 1 - len(text)
+    return -1
 
 
 def covers(wide: str, narrow: str) -> bool:

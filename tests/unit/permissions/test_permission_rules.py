@@ -256,6 +256,13 @@ def test_many_stars_cost_no_more_than_they_must() -> None:
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize("text", ["a" * 5_000 + "b", "a?" * 1_000 + "b"])
+def test_a_long_text_between_stars_costs_no_more_than_it_must(text: str) -> None:
+    started = time.process_time()
+    assert not matches(f"*{text}*", "a" * 1_000_000)
+    assert time.process_time() - started < 2.5
+
+
 def test_a_word_of_many_brackets_costs_no_more_than_it_must() -> None:
     started = time.process_time()
     subject = Subject("perf x", words=("perf", "[" * 20_000))
