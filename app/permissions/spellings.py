@@ -51,6 +51,10 @@ _LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
 _MAX_PERMUTED = 3
 _MAX_LETTERS = 6
 _MAX_ARGUMENTS = 100
+_MAX_PATH = 4096
+"""A longer name is no program's."""
+_MAX_MENTION = 255
+"""Of a longer word of a rule the beginning is looked for."""
 
 
 def arity(tokens: Sequence[str]) -> int:
@@ -151,7 +155,7 @@ class NamedPrograms:
         glob = re.sub(r"\[\^", "[!", basename(word).lower())
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
         least = len(glob.rpartition("]")[2].replace("*", ""))  # behind the last set each character but `*` stands for one
-        return is_glob and any(least <= len(name) and fnmatchcase(name, glob) for name in self._names)
+        return is_glob and any(least <= len(name) <= _MAX_PATH and fnmatchcase(name, glob) for name in self._names)
 
     def mentioned_in(self, text: str) -> Iterator[str]:
         """The patterns whose program is in the text as a word, with the literal words behind it (`git push*`)."""
@@ -167,6 +171,6 @@ def _mention(pattern: str) -> list[re.Pattern[str]]:
 
 def _as_word(word: str) -> re.Pattern[str]:
     """`rm*` matches the beginning of a word."""
-    start = word.partition("*")[0].partition("?")[0]
+    start = word.partition("*")[0].partition("?")[0][:_MAX_MENTION]
     end = r"(?![\w-]|\.\w)" if start == word else ""
     return re.compile(rf"(?<![\w.-]){re.escape(start)}{end}", re.IGNORECASE)

@@ -268,3 +268,17 @@ def test_a_word_of_many_brackets_costs_no_more_than_it_must() -> None:
     subject = Subject("perf x", words=("perf", "[" * 20_000))
     found = decide_permission("bash", [subject], bash({"*": "allow", "rm *": "deny"}), [])
     assert isinstance(found, Allowed) and time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("denied", "subject"),
+    [
+        ("/" * 20_000 + "b", Subject("perf x", words=("perf", "x"), text="/" * 500_000)),
+        ("a" * 200_000, Subject("perf x", words=("perf", "*" + "a" * 50_000 + "b*"))),
+    ],
+    ids=["mentioned", "globbed"],
+)
+def test_a_rule_about_a_long_name_costs_no_more_than_it_must(denied: str, subject: Subject) -> None:
+    started = time.process_time()
+    found = decide_permission("bash", [subject], bash({"*": "allow", denied: "deny"}), [])
+    assert not isinstance(found, Forbidden) and time.process_time() - started < 2
