@@ -236,7 +236,7 @@ class WebhookWorker:
         """Returns when the message is accepted, or the owner may not see its `event` any more. Raises WebhookEnds."""
         while True:
             if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
-                await self._services.sleep(wait / 1000)
+                await self._services.sleep(min(wait, LONGEST_DELAY_MS) / 1000)  # the clock may have been wrong by years
             principal = await self._principal()
             if event is not None and not self._services.owners.may_hear(principal, event):
                 return

@@ -103,6 +103,15 @@ async def test_who_goes_on_later_keeps_to_the_time_of_the_next_attempt(desk: Web
     assert sender.sent[0][0] == 35.0 and (await desk.deliveries())[-1].attempt == 4
 
 
+async def test_a_time_of_the_next_attempt_that_a_wrong_clock_set_is_not_waited_for(desk: WebhookDesk, time: JumpingClock) -> None:
+    wrong, sender = int((START + 1000 * DAY) * 1000), RememberingSender(times=time.at)
+    row = await desk.add(attempts=1, failed_since=wrong, retry_at=wrong + 5_000)
+    await desk.announce("one")
+    async with desk.working(row, sender):
+        await desk.until_stored(1)
+    assert sender.sent[0][0] <= 3600.0
+
+
 async def test_what_another_server_delivers_is_left_to_it(desk: WebhookDesk) -> None:
     row, sender = await desk.add(), RememberingSender()
     await desk.announce("one")
