@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, literal_column, or_, select
 
 from app.events.bus.base import Event
 from app.record.tables import COUNTER, EVENT, WEBHOOK
@@ -99,9 +99,10 @@ def newest_seq(connection: Connection) -> int:
 
 _OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)
 _BYTES_FROM_EVENT_ON = select(
-    EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
+    EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.seq + literal_column("0")).desc()).label("kept")
 ).subquery()
-"""By event, the bytes of it and of all newer ones. Ordered as the index, which covers the query."""
+"""By event, the bytes of it and of all newer ones. Not by time: the clock may be put back. `+ 0` keeps SQLite from
+scanning the table for the order: the index covers the query."""
 _TOO_MANY_BYTES = select(func.max(_BYTES_FROM_EVENT_ON.c.seq)).where(_BYTES_FROM_EVENT_ON.c.kept > bindparam("keep"))
 _TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
 

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
 
 from app.record.maintenance import database_bytes
 from app.record.repositories import directory_rows, journal_rows, message_rows
-from app.record.tables import METADATA
+from app.record.tables import EVENT, METADATA
+from app.util import clock
 
 
 async def asked(storage: Storage, query: Any, *args: Any) -> Any:
@@ -72,6 +74,15 @@ async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: 
     assert await trimmed_to(2**60) == (11, 10)
     await storage.writer.commit(writing(events=[event("next")]))
     assert await asked(storage, journal_rows.journal_span) == (11, 11)
+
+
+async def test_the_newest_events_are_kept_though_the_clock_was_put_back(storage: Storage) -> None:
+    for hour in (9, 8):
+        clock.set_source(lambda hour=hour: hour * 3600.0)  # type: ignore[misc]
+        await storage.writer.commit(writing(events=[event("x") for _ in range(10)]))
+    clock.set_source()
+    [size] = set(await asked(storage, lambda connection: connection.execute(select(EVENT.c.bytes)).scalars().all()))
+    assert await asked(storage, journal_rows.newest_to_trim, 100, 10 * size, 0) == 10
 
 
 async def test_trimming_reads_no_payload(storage: Storage) -> None:
