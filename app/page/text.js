@@ -8,6 +8,11 @@ export function revealed(text) {
   return String(text).replace(HIDDEN, (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }
 
+/** A model, or a document that was imported, may have anything where a text belongs. */
+export function asText(value) {
+  return typeof value === 'string' ? value : value === undefined || value === null ? '' : JSON.stringify(value, null, 1);
+}
+
 let project = '';
 
 /** The directory that the page is about: paths below it are shown as they are seen from there. */

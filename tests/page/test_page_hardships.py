@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from cable import cable
 from model_server import Reasoning
@@ -103,6 +104,30 @@ def test_hostile_names_diffs_titles_and_questions_stay_text_also_for_who_follows
         expect(shown.page.get_by_role("complementary").get_by_text(f"pending: {markup}")).to_be_visible()
         assert shown.page.locator("img, iframe, body script").count() == 0
         assert shown.page.evaluate("window.hacked") is None
+
+
+def test_arguments_and_metadata_of_the_wrong_kind_are_shown(desk: Desk) -> None:
+    """A model writes the ones, and whoever makes a document that is imported also the others."""
+    odd = [
+        ("write", {"filePath": 5, "content": {"odd": "content"}}),
+        ("question", {"questions": [None, 5, {"question": {"odd": "question"}}]}),
+        ("bash", {"command": {"odd": "command"}}),
+        ("task", {"prompt": {"odd": "prompt"}}),
+    ]
+    desk.ask("go", odd, ["All were told."])
+    for word in ("content", "question", "command", "prompt"):
+        expect(desk.messages.get_by_text(f'"odd": "{word}"').first).to_be_attached()
+    metadata = {
+        **{"diff": {"a": 1}, "output": 5, "answers": "x", "formatErrors": "abc", "exit": {}, "sessionId": 5},
+        "diagnostics": {"x": [None, {"path": 5, "severity": 1}]},
+    }
+    with httpx2.Client(base_url=desk.server.base) as client:
+        document = client.get(f"/session/{desk.page.url.rpartition('#')[2]}/export").json()
+        for part in [part for message in document["messages"] for part in message["parts"] if part["type"] == "tool"]:
+            part["state"] |= {"status": "completed", "title": "", "output": "", "metadata": metadata}
+        imported = client.post("/session/import?ids=new", json=document).raise_for_status().json()["info"]["id"]
+    desk.page.goto(f"{desk.server.base}/#{imported}")
+    expect(desk.answer).to_contain_text("All were told.")
 
 
 def test_a_script_that_got_into_the_page_would_not_run(desk: Desk) -> None:

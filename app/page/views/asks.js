@@ -1,7 +1,7 @@
 /** What waits for the user: permissions and questions, one dialog at a time. */
 import { diffView } from '../diff.js';
 import { h } from '../dom.js';
-import { count, errorText, localPath, revealed } from '../text.js';
+import { asText, count, errorText, localPath, revealed } from '../text.js';
 import { notify, showDialog } from './dialog.js';
 import { commandView, subjectOf } from './tool.js';
 
@@ -98,9 +98,9 @@ export class Asks {
 
   /** The difference, or the tool call, and what of it is asked for. */
   async #subject(ask) {
-    if (ask.metadata.diff) return [diffView(ask.metadata.diff)];
+    if (ask.metadata.diff) return [diffView(asText(ask.metadata.diff))];
     const call = await this.#call(ask);
-    if (ask.permission === 'bash') return [commandView(call?.state.input.command ?? ask.patterns.join('\n'))];
+    if (ask.permission === 'bash') return [commandView(asText(call?.state.input.command) || ask.patterns.join('\n'))];
     return [call && callView(call), patternList(ask)];
   }
 
@@ -153,7 +153,7 @@ export class Asks {
 }
 
 function callView(part) {
-  if (part.tool === 'bash') return commandView(part.state.input.command ?? '');
+  if (part.tool === 'bash') return commandView(asText(part.state.input.command));
   return h('p', { class: 'call' }, h('strong', {}, part.tool), ' ', h('bdi', {}, revealed(subjectOf(part))));
 }
 

@@ -2,7 +2,7 @@
 import { diffView, fileDiffView } from '../diff.js';
 import { h, setText } from '../dom.js';
 import { LongText } from '../longtext.js';
-import { count, duration, localPath, revealed } from '../text.js';
+import { asText, count, duration, localPath, revealed } from '../text.js';
 
 /** Calls whose result is what one wants to see; those of others are folded once they are done. */
 const SHOWN = new Set(['bash', 'edit', 'write', 'multiedit', 'apply_patch', 'question', 'task']);
@@ -13,19 +13,19 @@ const ERROR = 1;
 /** What a call is about, in one line. */
 export function subjectOf({ tool, state }) {
   const { input = {} } = state;
-  if (tool === 'bash') return input.command ?? '';
+  if (tool === 'bash') return asText(input.command);
   const about = input.filePath ?? input.pattern ?? input.path ?? input.url ?? input.description ?? input.name ?? state.title;
   return typeof about === 'string' ? localPath(about) : '';
 }
 
 export function diffOf({ state }) {
-  return state.metadata?.diff ?? '';
+  return asText(state.metadata?.diff);
 }
 
 /** What language servers find wrong with the files that a call has changed, and with others: `place` and `text` of each. */
 function problemsOf({ metadata }) {
   const files = Object.entries(metadata?.diagnostics ?? {});
-  const found = files.flatMap(([path, errors]) => (Array.isArray(errors) ? errors.map((error) => ({ path, ...error })) : []));
+  const found = files.flatMap(([path, errors]) => (Array.isArray(errors) ? errors.map((error) => ({ ...error, path })) : []));
   const errors = found.filter(({ severity }) => severity === ERROR).slice(0, MAX_PROBLEMS);
   return errors.map(({ path, range, message }) => {
     const { line = 0, character = 0 } = range?.start ?? {};
@@ -127,8 +127,9 @@ const ERRORS_FOR_THE_MODEL = /\n\nLSP errors detected [^\n]*\n<diagnostics [^]*$
 /** While a command runs, its output is in the metadata. An edit's diff says more than its "done". */
 function outputOf(part) {
   const { state } = part;
-  if (state.status === 'error') return [state.metadata?.output, state.error].filter(Boolean).join('\n');
-  if (state.status !== 'completed') return state.metadata?.output ?? '';
+  const output = asText(state.metadata?.output);
+  if (state.status === 'error') return [output, state.error].filter(Boolean).join('\n');
+  if (state.status !== 'completed') return output;
   if (part.tool === 'task') return state.output.replace(FOR_THE_MODEL, '');
   return diffOf(part) || part.tool === 'question' ? '' : withoutErrors(state);
 }
@@ -147,18 +148,20 @@ function answersOf({ input = {}, metadata }) {
   return h(
     'ul',
     { class: 'answers' },
-    questions.map(({ question }, place) =>
-      h('li', { dir: 'auto' }, question, metadata?.answers && h('strong', {}, metadata.answers[place]?.join(', ') || 'no answer')),
+    questions.map((each, place) =>
+      h('li', { dir: 'auto' }, asText(each?.question), metadata?.answers && h('strong', {}, answerAt(metadata.answers[place]))),
     ),
   );
 }
 
+const answerAt = (answer) => (Array.isArray(answer) && answer.join(', ')) || 'no answer';
+
 function inputOf({ tool, state }) {
   const { input = {} } = state;
-  if (tool === 'bash') return [commandView(input.command ?? '')];
+  if (tool === 'bash') return [commandView(asText(input.command))];
   if (tool === 'question') return [answersOf(state)];
-  if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, input.prompt ?? '')];
-  if (tool === 'write') return [fileDiffView({ file: input.filePath ?? '', before: '', after: input.content ?? '' })];
+  if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, asText(input.prompt))];
+  if (tool === 'write') return [fileDiffView({ file: asText(input.filePath), before: '', after: asText(input.content) })];
   if (diffOf({ state }) || tool === 'todowrite') return [];
   return [
     h(
@@ -175,6 +178,6 @@ function subagentLink(state) {
 }
 
 function short(value) {
-  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 1);
+  const text = asText(value);
   return text.length > 2000 ? `${text.slice(0, 2000)}…` : text;
 }
