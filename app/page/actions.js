@@ -183,13 +183,11 @@ function changesOf(revert) {
 function filePart(path, text, directory) {
   const value = `@${path}`;
   const start = text.indexOf(value);
-  const url = new URL('file://');
-  url.pathname = `${directory}/${path}`;
   return {
     type: 'file',
     mime: 'text/plain',
     filename: path,
-    url: url.href,
+    url: `file://${`${directory}/${path}`.split('/').map(encodeURIComponent).join('/')}`,
     source: { type: 'file', path, text: { value, start, end: start + value.length } },
   };
 }

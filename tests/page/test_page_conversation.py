@@ -6,6 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
+import httpx2
+import pytest
 from model_server import Reasoning, Refusal, Tokens
 from page_desk import CONTEXT, Desk
 from playwright.sync_api import expect
@@ -230,3 +232,15 @@ def test_commands_and_files_are_offered_while_one_types(desk: Desk) -> None:
     desk.prompt.press("Tab")
     desk.prompt.press("Enter")
     expect(desk.dialog).to_contain_text("Rename session")
+
+
+@pytest.mark.parametrize("name", ["50%25.txt", "100%.txt", "a#b?.txt", "back\\slash.txt", "é 文.txt"])
+def test_a_file_is_mentioned_whatever_its_name(desk: Desk, name: str) -> None:
+    (desk.server.workspace / name).write_text("What is in it.")
+    desk.model.play(["A file, then."])
+    desk.prompt.press_sequentially(f"look at @{name.split()[0]}")
+    desk.page.get_by_role("option", name=f"@{name}").click()
+    desk.prompt.press("Enter")
+    expect(desk.answer).to_contain_text("A file, then.")
+    desk.wait_until_idle()
+    assert "What is in it." in str(desk.model.requests[-1]["messages"])
