@@ -244,3 +244,19 @@ def test_a_file_is_mentioned_whatever_its_name(desk: Desk, name: str) -> None:
     expect(desk.answer).to_contain_text("A file, then.")
     desk.wait_until_idle()
     assert "What is in it." in str(desk.model.requests[-1]["messages"])
+
+
+def test_a_command_in_a_folder_is_offered_and_run(desk: Desk) -> None:
+    command = desk.server.workspace / ".opencode" / "command" / "git" / "commit.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("Commit with these words: $ARGUMENTS")
+    httpx2.post(f"{desk.server.base}/instance/dispose")
+    desk.page.reload()
+    desk.model.play(["It is committed."])
+    desk.prompt.press_sequentially("/git/c")
+    desk.page.get_by_role("option", name="/git/commit").click()
+    desk.prompt.press_sequentially("all is new")
+    desk.prompt.press("Enter")
+    expect(desk.answer).to_contain_text("It is committed.")
+    expect(desk.user_message).to_contain_text("Commit with these words: all is new")
+    desk.wait_until_idle()

@@ -97,7 +97,7 @@ export class Composer {
   }
 
   #run(text) {
-    const [, name, rest] = /^\/([\w-]+)(?:\s+([\s\S]*))?$/.exec(text.trim()) ?? [];
+    const [, name, rest] = /^\/(\S+)(?:\s+([\s\S]*))?$/.exec(text.trim()) ?? [];
     const chosen = { agent: this.agent.value || undefined, model: this.chosenModel() };
     if (name && this.actions.commands().some((command) => command.name === name))
       return this.actions.run(name, rest ?? '', chosen);

@@ -47,7 +47,7 @@ export class Suggestions {
 
   async #look() {
     const before = this.input.value.slice(0, this.input.selectionStart);
-    const command = /^\/([\w-]*)$/.exec(before);
+    const command = /^\/(\S*)$/.exec(before);
     const file = /(?:^|\s)@([^\s@]*)$/.exec(before);
     this.#wanted = before;
     if (command)
