@@ -105,8 +105,11 @@ function addressed() {
   return location.hash.slice(1).split('/');
 }
 
+/** Who still waits for another session goes on with this one. */
 function go(sessionID) {
+  const before = opened;
   opened = Promise.withResolvers();
+  opened.promise.then(before.resolve);
   if (location.hash.slice(1) === sessionID) open();
   else location.hash = sessionID;
   return opened.promise;

@@ -137,6 +137,22 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
     assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
 
 
+def test_a_prompt_is_sent_though_another_session_is_opened_while_its_own_one_is(desk: Desk) -> None:
+    opening: list[Route] = []
+    desk.page.route(re.compile("/session/ses_.*/message"), opening.append)
+    desk.model.play(["Here it is."])
+    desk.prompt.fill("where is it")
+    desk.prompt.press("Enter")
+    expect(desk.button("Send")).to_be_disabled()
+    while not opening:
+        desk.page.wait_for_timeout(20)
+    desk.page.unroute_all()
+    with desk.page.expect_response(lambda answer: "/prompt_async" in answer.url):
+        desk.button("New session").click()
+    opening[0].continue_()
+    expect(desk.button("Send")).to_be_enabled()
+
+
 def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
     session = store(desk, "Long", *(f"prompt {number}." for number in range(110)))
     desk.page.goto(f"{desk.server.base}/#{session}")
