@@ -143,7 +143,8 @@ export class Actions {
   /** The newest prompt that is not reverted yet. */
   undo() {
     const { messages, info } = this.store.open;
-    const end = info.revert ? messages.findIndex((message) => message.info.id === info.revert.messageID) : messages.length;
+    const at = info.revert ? messages.findIndex((message) => message.info.id === info.revert.messageID) : messages.length;
+    const end = Math.max(at, 0);
     const prompt = messages.slice(0, end).findLast((message) => message.info.role === 'user' && textOf(message));
     return prompt && this.revert(prompt);
   }

@@ -166,6 +166,18 @@ def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
     expect(desk.button("Show earlier messages")).to_be_hidden()
 
 
+def test_what_a_revert_of_an_earlier_message_took_back_is_not_shown(desk: Desk) -> None:
+    session = store(desk, "Long", *(f"prompt {number}." for number in range(105)))
+    with httpx2.Client(base_url=f"{desk.server.base}/session/{session}") as client:
+        second = client.get("/message").json()[1]["info"]["id"]
+        client.post("/revert", json={"messageID": second}).raise_for_status()
+    desk.page.goto(f"{desk.server.base}/#{session}")
+    expect(desk.button("Undo revert")).to_be_visible()
+    expect(desk.messages.locator(".message")).to_have_count(0)
+    desk.button("Show earlier messages").click()
+    expect(desk.messages.locator(".message")).to_have_text([re.compile(r"prompt 0\.")])
+
+
 def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -> None:
     for title in ("A needle", *(f"Hay {number}" for number in range(100))):
         store(desk, title)

@@ -33,7 +33,7 @@ export class Conversation {
   update({ id, messages, cursor, info }, changed = null) {
     this.earlier.hidden = !cursor;
     this.empty.hidden = messages.length > 0;
-    const kept = notReverted(messages, info?.revert);
+    const kept = notReverted(messages, info?.revert, cursor);
     const views = this.#views.match(
       kept,
       ({ info }) => `${id} ${info.id}`,
@@ -101,10 +101,11 @@ export class Conversation {
   }
 }
 
-/** What a revert left standing: everything before its message, or before its part of that message. */
-function notReverted(messages, revert) {
+/** What a revert left standing: everything before its message, or before its part of that message. With a `cursor` the message may
+ * be an earlier one. */
+function notReverted(messages, revert, cursor) {
   const at = revert ? messages.findIndex(({ info }) => info.id === revert.messageID) : -1;
-  if (at < 0) return messages;
+  if (at < 0) return revert && cursor ? [] : messages;
   const part = revert.partID ? messages[at].parts.findIndex(({ id }) => id === revert.partID) : -1;
   const rest = part > 0 ? [{ ...messages[at], parts: messages[at].parts.slice(0, part) }] : [];
   return [...messages.slice(0, at), ...rest];
