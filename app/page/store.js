@@ -114,6 +114,8 @@ const HANDLERS = {
   'message.updated'(store, { info }) {
     if (info.sessionID !== store.open?.id) return;
     const message = store.message(info.id);
+    const { cursor, messages } = store.open;
+    if (!message && cursor && info.time.created < messages[0].info.time.created) return;
     if (message) message.info = info;
     else store.open.messages.push({ info, parts: [] });
     store.changed(message ? 'message' : 'conversation', info.id);

@@ -1,6 +1,7 @@
 """What is done with sessions in the page: revert, unrevert, fork, compact, rename, search, delete, share; searching messages."""
 
 import re
+import threading
 from collections.abc import Callable
 
 import httpx2
@@ -164,6 +165,21 @@ def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
     expect(messages.first).to_contain_text("prompt 0.")
     expect(desk.messages.get_by_text("prompt 10.", exact=True)).to_be_in_viewport()
     expect(desk.button("Show earlier messages")).to_be_hidden()
+
+
+def test_a_prompt_that_is_not_loaded_is_not_shown_again_when_it_changes(desk: Desk) -> None:
+    gate = threading.Event()
+    steps = [[("glob", {"pattern": f"*.{number}"})] for number in range(101)]
+    desk.say("many steps", *steps, ["Now ", gate, WRITE], ["It is written."])
+    expect(desk.answer).to_contain_text("Now")
+    desk.page.reload()
+    expect(desk.answer).to_contain_text("Now")
+    expect(desk.button("Show earlier messages")).to_be_visible()
+    gate.set()
+    expect(desk.answer).to_contain_text("It is written.")
+    desk.wait_until_idle()
+    expect(desk.page.get_by_role("region", name="Changed files").get_by_role("button")).to_have_count(1)
+    expect(desk.messages.locator(".message.user")).to_have_count(0)
 
 
 def test_what_a_revert_of_an_earlier_message_took_back_is_not_shown(desk: Desk) -> None:
