@@ -207,6 +207,7 @@ function questionField({ question, header, options, multiple, custom }) {
   own?.addEventListener('input', () => {
     if (!multiple && own.value) for (const { input } of choices) input.checked = false;
   });
+  for (const { input } of choices) input.addEventListener('change', () => !multiple && own && (own.value = ''));
   return {
     element: h(
       'fieldset',
