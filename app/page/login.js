@@ -49,9 +49,9 @@ async function askOnce(refusal) {
   return authorization(user.value.trim(), secret.value.trim());
 }
 
-/** Tokens begin with `ost_`; those of an identity provider have three parts. */
+/** Tokens begin with `ost_`; those of an identity provider have three parts, of which the first is JSON in base64. */
 function authorization(user, secret) {
-  if (secret.startsWith('ost_') || secret.split('.').length === 3) return `Bearer ${secret}`;
+  if (secret.startsWith('ost_') || /^ey[\w-]+\.[\w-]+\.[\w-]+$/.test(secret)) return `Bearer ${secret}`;
   const bytes = new TextEncoder().encode(`${user || DEFAULT_USER}:${secret}`);
   return `Basic ${btoa(String.fromCharCode(...bytes))}`;
 }

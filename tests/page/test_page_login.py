@@ -9,7 +9,7 @@ from running_server import RunningServer, serving, this_checkout
 
 from app.users.tokens import TokenStore
 
-PASSWORD = "pässword"
+PASSWORD = "pässword.of.three"
 
 
 @pytest.fixture(scope="module")
