@@ -295,6 +295,7 @@ byID('skip').addEventListener('click', (event) => {
   event.preventDefault();
   composer.input.focus();
 });
+byID('sessions').addEventListener('click', ({ target }) => target.closest('a')?.hash === location.hash && open());
 window.addEventListener('hashchange', open);
 
 // Start

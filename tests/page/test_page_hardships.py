@@ -256,6 +256,28 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[.
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 375
 
 
+def test_a_drawer_closes_by_esc_by_its_link_and_where_there_is_room(new_desk: Callable[..., Desk], gate: threading.Event) -> None:
+    desk = new_desk(width=375, height=700)
+    desk.say("begin", ["It begins", gate, " and ends."])
+    expect(desk.answer).to_contain_text("It begins")
+    sessions = desk.button("Sessions")
+    sessions.click()
+    desk.page.keyboard.press("Escape")
+    expect(sessions).to_be_focused()
+    desk.page.wait_for_timeout(300)
+    gate.set()
+    expect(desk.answer).to_contain_text("It begins and ends.")
+    desk.wait_until_idle()
+    sessions.click()
+    desk.page.get_by_role("navigation", name="Sessions").locator("a[aria-current]").click()
+    expect(sessions).to_have_attribute("aria-expanded", "false")
+    sessions.click()
+    desk.page.set_viewport_size({"width": 1280, "height": 700})
+    expect(sessions).to_have_attribute("aria-expanded", "false")
+    desk.prompt.click()
+    expect(desk.prompt).to_be_focused()
+
+
 def test_a_prompt_a_permission_and_a_revert_need_no_mouse(desk: Desk) -> None:
     keys = desk.page.keyboard
     make = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})

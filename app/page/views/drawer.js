@@ -10,7 +10,8 @@ export class Drawer {
     this.shade = h('div', { class: 'shade', hidden: true, onclick: () => this.close() });
     panel.after(this.shade);
     button.addEventListener('click', () => (this.isOpen ? this.close() : this.open()));
-    document.addEventListener('keydown', (event) => event.key === 'Escape' && this.close());
+    document.addEventListener('keydown', (event) => this.#key(event));
+    new ResizeObserver(() => button.offsetParent === null && this.close()).observe(button);
   }
 
   get isOpen() {
@@ -20,6 +21,13 @@ export class Drawer {
   open() {
     this.#set(true);
     this.panel.querySelector('button:not([hidden]), input, a')?.focus();
+  }
+
+  /** Esc would stop an answer, too. */
+  #key(event) {
+    if (event.key !== 'Escape' || !this.isOpen) return;
+    event.stopImmediatePropagation();
+    this.close();
   }
 
   close() {
