@@ -78,7 +78,9 @@ export class Actions {
       text: `“${titleOf(info)}” and all it says will be gone. Files stay as they are.`,
       action: 'Delete',
     });
-    return sure && this.attempt(() => this.api.remove(id));
+    if (!sure || !(await this.attempt(() => this.api.remove(id)))) return;
+    this.go('');
+    this.composer().input.focus();
   }
 
   /** A copy of all that stands before a message, whose text may be changed and sent anew; without one of the whole session. */

@@ -131,6 +131,8 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
     desk.dialog.get_by_role("button", name="Delete").click()
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("New session")
     expect(sessions.get_by_role("link", name="Grey whales")).to_have_count(0)
+    expect(desk.prompt).to_be_focused()
+    assert "#ses_" not in desk.page.url
     sessions.get_by_role("link", name="Blue whales").click()
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("Blue whales")
     rename(desk, "a long title " * 20)
