@@ -66,6 +66,11 @@ export function titleOf(session) {
   return session.title.replace(/^(New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z$/, '$1 session') || 'Untitled';
 }
 
+/** What titles are compared by, whatever their case and accents. */
+export function plain(text) {
+  return text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
+}
+
 /** What went wrong, in a stored error or one that was thrown. */
 export function errorText(error) {
   if (error?.name === 'MessageAbortedError') return 'Stopped.';

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 from page_desk import Desk
@@ -35,9 +36,13 @@ def store(desk: Desk, title: str, *texts: str) -> str:
     with httpx2.Client(base_url=desk.server.base) as client:
         session: str = client.post("/session", json={"title": title}).json()["id"]
         for text in texts:
-            body = {"noReply": True, "parts": [{"type": "text", "text": text}]}
-            client.post(f"/session/{session}/message", json=body).raise_for_status()
+            client.post(f"/session/{session}/message", json=prompt(text)).raise_for_status()
     return session
+
+
+def prompt(text: str) -> dict[str, Any]:
+    """Nobody answers it."""
+    return {"noReply": True, "parts": [{"type": "text", "text": text}]}
 
 
 def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: Desk) -> None:
@@ -120,8 +125,10 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
         desk.ask("hello", ["Hi."])
         rename(desk, title)
     sessions = desk.page.get_by_role("navigation", name="Sessions")
-    desk.page.get_by_role("searchbox").fill("gREY")
-    expect(sessions.get_by_role("link")).to_have_text([re.compile("Grey whales")])
+    store(desk, "Crème brûlée")
+    for words, title in {"gREY": "Grey whales", "CREME Brul": "Crème brûlée"}.items():
+        desk.page.get_by_role("searchbox").fill(words)
+        expect(sessions.get_by_role("link")).to_have_text([re.compile(title)])
     desk.page.get_by_role("searchbox").fill("no such title")
     expect(sessions.get_by_text("No session title matches.")).to_be_visible()
     desk.page.get_by_role("searchbox").fill("")
@@ -299,6 +306,9 @@ def test_a_result_shows_the_words_and_opens_the_message_at_its_place(desk: Desk)
 
 
 def test_results_follow_what_is_typed_and_hostile_text_stays_text(desk: Desk) -> None:
+    untitled = httpx2.post(f"{desk.server.base}/session").json()["id"]
+    httpx2.post(f"{desk.server.base}/session/{untitled}/message", json=prompt("bilbies")).raise_for_status()
+    expect(find(desk, "bilbies").locator(".session-title")).to_have_text("New session")
     store(desk, "Marsupials", "numbats here", "numbats there")
     typed = {"numbats": "In 2 messages", "numbats there": "In 1 message", "numbats nowhere": "In no message"}
     for words, said in typed.items():

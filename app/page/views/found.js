@@ -1,6 +1,6 @@
 /** The messages that a search found: where the words are in them, and the way there. */
 import { arrange, h, setText } from '../dom.js';
-import { ago, count } from '../text.js';
+import { ago, count, titleOf } from '../text.js';
 
 export class FoundMessages {
   #list = h('ul');
@@ -23,7 +23,7 @@ function item({ sessionID, messageID, role, title, time, snippet, ranges }) {
     h(
       'a',
       { href: `#${sessionID}/${messageID}` },
-      h('span', { class: 'session-title', dir: 'auto' }, title || 'Untitled'),
+      h('span', { class: 'session-title', dir: 'auto' }, titleOf({ title })),
       h('span', { class: 'snippet', dir: 'auto' }, marked(snippet, ranges)),
       h('span', { class: 'session-note' }, h('time', {}, ago(time)), h('span', {}, role === 'user' ? 'You' : 'Answer')),
     ),

@@ -1,6 +1,6 @@
 /** The list of sessions, with search. What the page has loaded is filtered at once; the server finds the rest, and the messages. */
 import { arrange, h, Keyed, setText } from '../dom.js';
-import { ago, titleOf } from '../text.js';
+import { ago, plain, titleOf } from '../text.js';
 import { FoundMessages } from './found.js';
 
 const SEARCH_PAUSE_MS = 200;
@@ -35,8 +35,8 @@ export class SessionList {
   }
 
   update({ hasMore }) {
-    const wanted = this.search.value.trim().toLowerCase();
-    const found = this.#roots().filter((session) => titleOf(session).toLowerCase().includes(wanted));
+    const wanted = plain(this.search.value.trim());
+    const found = this.#roots().filter((session) => plain(titleOf(session)).includes(wanted));
     const items = this.#items.match(
       found,
       (session) => session.id,
