@@ -19,6 +19,7 @@ import { StatusBar } from './views/status.js';
 import { welcome } from './views/welcome.js';
 
 const QUIET_MS = 1500;
+const MINUTE_MS = 60_000;
 const byID = (id) => document.getElementById(id);
 
 const store = new Store();
@@ -334,5 +335,7 @@ function configuredModel({ model }, { default: defaults }) {
   return providerID && { providerID, modelID: rest.join('/') };
 }
 
+/** The list says how long ago sessions changed. */
+setInterval(() => store.changed('sessions'), MINUTE_MS);
 store.openSession(null);
 await start().catch((error) => notify(`Unexpected answer of the server: ${errorText(error)}`));

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,19 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
     rename(desk, "a long title " * 20)
     assert sessions.evaluate("list => list.scrollWidth <= list.clientWidth")
     assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
+
+
+def test_how_long_ago_a_session_changed_stays_true(desk: Desk) -> None:
+    desk.page.add_init_script("""
+        const every = window.setInterval;
+        window.setInterval = (work, time) => every(work, time === 60_000 ? 50 : time);
+    """)
+    desk.page.reload()
+    desk.ask("hello", ["Hi."])
+    ago = desk.page.get_by_role("navigation", name="Sessions").locator("time").first
+    expect(ago).to_have_text("now")
+    desk.page.clock.set_fixed_time(time.time() + 3 * 60)
+    expect(ago).to_have_text("3 min. ago")
 
 
 def test_a_prompt_is_sent_though_another_session_is_opened_while_its_own_one_is(desk: Desk) -> None:
