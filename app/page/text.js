@@ -1,6 +1,6 @@
 /** Small words and numbers, as people read them. */
 
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}]/gu;
 
 /** For commands, paths and diffs: a character that hides or reorders others is shown by its number, so that what is allowed is
  * what is read. */

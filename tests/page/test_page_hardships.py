@@ -106,6 +106,15 @@ def test_hostile_names_diffs_titles_and_questions_stay_text_also_for_who_follows
         assert shown.page.evaluate("window.hacked") is None
 
 
+def test_characters_that_nobody_sees_are_shown_by_their_numbers(desk: Desk) -> None:
+    hidden = "\u00ad\u034f\u061c\u180e\u200b\u2028\u202e\u2066\u3164\ufeff\ufff9\U000e0041"
+    desk.say("go", [("bash", {"command": f"echo {hidden}❤️ é 文", "description": "Says it"})], ["Over."])
+    numbers = "".join(f"⟨U+{ord(each):04X}⟩" for each in hidden)
+    expect(desk.dialog.locator("pre.command")).to_have_text(f"echo {numbers}❤️ é 文")
+    desk.button("Reject (Esc)").click()
+    desk.wait_until_idle()
+
+
 def test_arguments_and_metadata_of_the_wrong_kind_are_shown(desk: Desk) -> None:
     """A model writes the ones, and whoever makes a document that is imported also the others."""
     odd = [
