@@ -127,7 +127,12 @@ def test_arguments_and_metadata_of_the_wrong_kind_are_shown(desk: Desk) -> None:
     for word in ("content", "question", "command", "prompt"):
         expect(desk.messages.get_by_text(f'"odd": "{word}"').first).to_be_attached()
     metadata = {
-        **{"diff": {"a": 1}, "output": 5, "answers": "x", "formatErrors": "abc", "exit": {}, "sessionId": 5},
+        "diff": {"a": 1},
+        "output": 5,
+        "answers": "x",
+        "formatErrors": "abc",
+        "exit": {},
+        "sessionId": 5,
         "diagnostics": {"x": [None, {"path": 5, "severity": 1}]},
     }
     with httpx2.Client(base_url=desk.server.base) as client:
