@@ -1,6 +1,7 @@
 """Decides what a restore does with each path, and does it: below a directory that is held open, without following symbolic
 links out of it."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
-from app.project.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
+from app.project.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk, PathState, path_state
 from app.project.snapshot.trees import Entry
 from app.util.project_files import HeldDirectory
 
@@ -203,10 +204,12 @@ def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk
 class Restorer:
     """Executes the steps and adds the results to the report. Never removes the directory `keep`."""
 
-    def __init__(self, worktree: HeldDirectory, keep: Path, report: RestoreReport) -> None:
+    def __init__(self, worktree: HeldDirectory, keep: Path, report: RestoreReport, seen: Mapping[str, PathState | None]) -> None:
+        """`seen`: the paths' states from before the present snapshot, which may lack what was changed since."""
         self._worktree = worktree
         self._keep = keep
         self._report = report
+        self._seen = seen
 
     def sort(self, steps: Mapping[str, RestoreStep]) -> tuple[list[str], dict[str, Entry]]:
         """The paths to delete, and those to write. The others are in the report."""
@@ -234,6 +237,7 @@ class Restorer:
         """Call it before `write`, so that a file can replace a directory that becomes empty."""
         for path in paths:
             with self._reported(path, self._report.deleted):
+                self._require_unchanged(path)
                 remove(self._worktree, path, self._keep)
 
     def write(self, entries: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
@@ -242,10 +246,18 @@ class Restorer:
                 self._report.failures.append(NotRestored(self._worktree.real / path, UNREADABLE))
                 continue
             with self._reported(path, self._report.restored):
+                self._require_unchanged(path)
                 if entry.is_link:
                     write_link(self._worktree, path, contents[entry.blob])
                 else:
                     write_file(self._worktree, path, contents[entry.blob], executable=entry.is_executable)
+
+    def _require_unchanged(self, path: str) -> None:
+        """The restore itself changes directories, and the change time of a file with several names."""
+        seen, found = self._seen[path], path_state(str(self._worktree.real / path))
+        is_directory = seen is not None and stat.S_ISDIR(seen[3])
+        if not is_directory and (seen and seen[1:]) != (found and found[1:]):
+            raise OSError(errno.EBUSY, "it was changed meanwhile")
 
     @contextmanager
     def _reported(self, path: str, done: list[Path]) -> Iterator[None]:

@@ -26,6 +26,7 @@ from app.project.snapshot.capture import (
     Staging,
     StatCache,
     Worktree,
+    path_state,
     placeholder_reason,
     rule_states,
     searched,
@@ -365,8 +366,9 @@ class Snapshots:
         before_restore: Callable[[str], Awaitable[None]] | None,
     ) -> RestoreReport:
         async with self._lock.held() as lock:
+            seen = await asyncio.to_thread(self._states, wanted)
             report = RestoreReport(await self._capture(lock))
-            restorer = Restorer(self._held, self._directory, report)
+            restorer = Restorer(self._held, self._directory, report, seen)
             deletions, writes = restorer.sort(await self._plan(wanted, report, is_undo))
             if dry_run:
                 report.deleted += [self._worktree / path for path in deletions]
@@ -378,6 +380,9 @@ class Snapshots:
                     await before_restore(report.before)
                 await self._carry_out(restorer, deletions, writes)
             return report
+
+    def _states(self, wanted: Iterable[Path]) -> dict[str, PathState | None]:
+        return {inside: path_state(str(path)) for path in wanted if (inside := _relative(path, self._worktree))}
 
     async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport, is_undo: bool) -> dict[str, RestoreStep]:
         trees: dict[str, str] = {}

@@ -159,6 +159,33 @@ async def test_what_cannot_be_restored_is_reported_and_the_others_are(project: P
     assert outside.read_text() == "x" and (project.root / ".git" / "HEAD").exists()
 
 
+async def test_what_is_changed_while_a_restore_begins_stays_and_is_named(project: Project, snapshots: Snapshots) -> None:
+    """The snapshot that would undo the restore lacks it."""
+    for name in ("edited", "made", "linked", "also", "d/f"):
+        project.write(name, "first")
+    tree = await snapshots.track()
+    (project.root / "made").unlink()
+    project.replace("d")
+    project.write("d", "a file")
+    for name in ("edited", "linked", "new", "renewed"):
+        project.write(name, "second")
+    (project.root / "also").unlink()
+    (project.root / "also").hardlink_to(project.root / "linked")
+
+    async def a_person(_before: str) -> None:
+        for name in ("edited", "made", "renewed"):
+            project.write(name, "a person's")
+
+    wanted = ("edited", "made", "linked", "also", "new", "renewed", "d", "d/f")
+    report = await snapshots.restore({project.root / name: tree for name in wanted}, before_restore=a_person)
+    assert {item.path.name: item.reason for item in report.failures} == dict.fromkeys(
+        ("edited", "made", "renewed"), "it was changed meanwhile"
+    )
+    assert {(project.root / name).read_text() for name in ("edited", "made", "renewed")} == {"a person's"}
+    assert {(project.root / name).read_text() for name in ("linked", "also", "d/f")} == {"first"}
+    assert not (project.root / "new").exists()
+
+
 async def test_large_files_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
     large = b"x" * (MAX_FILE_BYTES + 1)
     grew, shrank = project.write("grew", "small"), project.write("shrank", large)
