@@ -272,6 +272,25 @@ async def test_what_the_raw_patch_says_comes_about_elsewhere(app: RunningApp, tm
     assert (await status(app, **there), await raw(app, **there)) == (await status(app), await raw(app))
 
 
+async def test_a_checkout_whose_line_ends_git_converts_keeps_them(app: RunningApp) -> None:
+    """Its patches have those of the repository."""
+    (app.directory / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    for name, data in {"w.txt": b"1\r\n2\r\n", "a b.txt": b"x\r\ny\r\n", "raw.bin": b"1\r\n2\r\n"}.items():
+        (app.directory / name).write_bytes(data)
+    commit(app.directory)
+    changed = {"w.txt": b"1\r\n3\r\n", "a b.txt": b"x\r\ny\r\nz", "raw.bin": b"1\r\n2\r\n3\n"}
+    for name, data in changed.items():
+        (app.directory / name).write_bytes(data)
+    patch = await raw(app)
+    git(app.directory, "checkout", "-q", ".")
+    (app.directory / "w.txt").write_bytes(b"1\r\n2\n")
+    assert "w.txt" in await refused(app, patch), "one with both line ends is changed by hand"
+    (app.directory / "w.txt").write_bytes(b"1\r\n2\r\n")
+    assert await apply(app, patch) == {"applied": True}
+    assert {name: (app.directory / name).read_bytes() for name in changed} == changed
+    assert "w.txt" in await refused(app, patch)
+
+
 async def test_a_rename_and_a_copy(app: RunningApp) -> None:
     lines = [f"{number}\n" for number in range(51)]
     (app.directory / "b.txt").write_text("".join(lines[:50]))

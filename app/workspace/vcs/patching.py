@@ -13,7 +13,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,7 @@ MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """For all files that a patch names, before it."""
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
+_LINE_END = re.compile(rb"\r?\n")
 _WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
 
 
@@ -69,10 +70,35 @@ class Patching:
         names = [name for name in _candidates(data) if _is_below(name, allowed)]
         async with self._locks.hold_all(checkout.path / name for name in names):
             before = await asyncio.to_thread(_read, checkout, names)
-            after = await _applied(self._sandbox, before, data)
+            after = await self._patched(allowed.git, before, data)
             changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
             _require_touchable(changed, names, allowed)
             await text_file.finish_in_thread(_write, checkout, changed, before, after)
+
+    async def _patched(self, git: Git | None, before: _FileStates, patch: bytes) -> _FileStates:
+        """The files after the patch, with the line ends of the checkout. Raises PatchRefused."""
+        try:
+            return await _applied(self._sandbox, before, patch)
+        except PatchRefused:
+            converted = await _checked_out_with_crlf(git, before)
+            if not converted:
+                raise
+        after = await _applied(self._sandbox, _with_line_ends(before, converted, b"\n"), patch)
+        return _with_line_ends(after, converted, b"\r\n")
+
+
+async def _checked_out_with_crlf(git: Git | None, names: Iterable[str]) -> set[str]:
+    """The files whose line ends git converts, so that its diffs of them, and their patches, have others."""
+    if git is None:
+        return set()
+    listed = (await git.run("--literal-pathspecs", "ls-files", "--eol", "-z", "--", *names)).names
+    facts = {name: fact.split()[:2] for fact, _, name in (line.partition("\t") for line in listed)}
+    return {name for name, ends in facts.items() if ends == ["i/lf", "w/crlf"]}
+
+
+def _with_line_ends(files: _FileStates, names: Collection[str], end: bytes) -> dict[str, _FileState]:
+    converted = {name: replace(files[name], data=_LINE_END.sub(end, files[name].data)) for name in names if name in files}
+    return {**files, **converted}
 
 
 def _candidates(patch: bytes) -> list[str]:
