@@ -112,9 +112,9 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 
 
-def unreadable_event(data: bytes, url: str) -> ApiFailure:
+def unreadable_event(data: bytes, url: str, problem: str = "is not a JSON object") -> ApiFailure:
     text = data[:MAX_ERROR_BYTES].decode(errors="replace")
-    return ApiFailure(_limited(f"An event of the stream is not a JSON object: {text}"), body=text, metadata={"url": url})
+    return ApiFailure(_limited(f"An event of the stream {problem}: {text}"), body=text, metadata={"url": url})
 
 
 def _message(status: int, body: str) -> str:

@@ -252,8 +252,7 @@ class SdkAdapter(ABC, Generic[Client]):
             async with self._send(client, request, headers) as response:
                 events = aiter(await self._events(response))
                 async for payload in events:
-                    for event in (*start, *reader.read(_object(payload, url))):
-                        size.add(event)
+                    for event in (*start, *_read(reader, size, payload, url)):
                         yield event
                     start = []
                     if reader.finished:
@@ -349,10 +348,18 @@ def environment_headers(variable: str) -> Headers:
     return {line.partition(":")[0].strip().lower(): None for line in lines if ":" in line}
 
 
-def _object(event: object, url: str) -> Payload:
-    if isinstance(event, dict):
-        return event
-    raise errors.unreadable_event(json.dumps(event).encode(), url)
+def _read(reader: Reader, size: AnswerSize, payload: object, url: str) -> list[StreamEvent]:
+    """Raises ApiFailure for a payload that does not have the shape of the API, and AnswerTooLarge."""
+    if not isinstance(payload, dict):
+        raise errors.unreadable_event(json.dumps(payload).encode(), url)
+    try:
+        events = reader.read(payload)
+        for event in events:
+            size.add(event)
+    except (AttributeError, LookupError, TypeError) as error:
+        problem = f"does not have the API's form ({type(error).__name__}: {error})"
+        raise errors.unreadable_event(json.dumps(payload).encode(), url, problem) from error
+    return events
 
 
 async def _drain(events: AsyncIterator[object]) -> None:

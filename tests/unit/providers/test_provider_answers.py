@@ -1,6 +1,7 @@
 """What is read of an answer in each of the three wire formats, however oddly its server writes it."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,33 @@ async def test_an_error_in_the_middle_and_a_refusal(server: FakeServer, wire: st
     replays(server, f"{wire}_refusal.sse")
     events = await events_of(adapter(server, wire))
     assert said(events) == "I can't" and events[-1] == finish("content-filter", input=10, output=3)
+
+
+ODD: dict[str, list[dict[str, Any]]] = {
+    "chat": [
+        {"choices": ["x"]},
+        delta(content=5),
+        delta(reasoning_details=[None]),
+        delta(tool_calls=[{"id": 5, "function": {"name": 5}}]),
+        {"choices": [], "usage": [1]},
+    ],
+    "responses": [
+        {"type": "response.output_item.added", "item": {"type": "function_call"}},
+        {"type": "response.output_text.delta", "item_id": "1", "delta": 5},
+    ],
+    "messages": [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "name": "read"}},
+    ],
+}
+
+
+@every_wire
+async def test_an_event_of_another_form_is_quoted(server: FakeServer, wire: str) -> None:
+    for event in ODD[wire]:
+        server.plays(event)
+        with pytest.raises(base.ApiFailure, match="does not have the API's form") as failed:
+            await events_of(adapter(server, wire))
+        assert json.dumps(event) in failed.value.message
 
 
 @every_wire
