@@ -112,7 +112,9 @@ def remove_user(name: str) -> None:
 def create_token(
     name: Annotated[str, typer.Argument(help="What the token is for; it stands in the audit log.")],
     user: Annotated[str | None, typer.Option(help="Whose it is; without, it may do everything.")] = None,
-    days: Annotated[int | None, typer.Option(min=1, help="Days for which it holds; without, until it is revoked.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="Days for which it holds; without, until it is revoked.")
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
 ) -> None:
     """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""

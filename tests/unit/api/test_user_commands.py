@@ -90,6 +90,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ):
         code, output = run(words, *more)
         assert code == 1 and said in output, (words, output)
+    assert run("token create", "far", "--days", "99999999")[0] == 2, "a list could not show the day"
     monkeypatch.setenv("OPENSESSION_OIDC_ISSUER", "https://login.example.com")
     code, output = run("user list")
     assert code == 1 and "OPENSESSION_OIDC_AUDIENCE" in output, "an issuer needs an audience"
