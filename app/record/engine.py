@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from app.record.postgres import Begin, Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
 from app.util.data_files import try_lock
@@ -97,7 +97,7 @@ class DatabaseUnusable(Exception):
 
 def make_engine(url: str) -> Engine:
     """Raises DatabaseUnusable."""
-    parsed = make_url(url)
+    parsed = _parsed(url)
     match parsed.drivername:
         case "sqlite" | "sqlite+pysqlite":
             return _sqlite_engine(parsed)
@@ -107,9 +107,20 @@ def make_engine(url: str) -> Engine:
             raise DatabaseUnusable(f"{other} is not supported: use postgresql+psycopg://… or sqlite:///….")
 
 
+def _parsed(url: str) -> URL:
+    """Raises DatabaseUnusable, which quotes nothing of the address: it may have a password."""
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUnusable(
+            "OPENSESSION_DATABASE_URL is no address of a database: postgresql+psycopg://user:password@host:5432/database, or "
+            "sqlite:////path. In a password / : @ ? # and % are percent-encoded."
+        ) from None
+
+
 def sqlite_file(url: str) -> Path | None:
-    """None for another database."""
-    parsed = make_url(url)
+    """None for another database. Raises DatabaseUnusable."""
+    parsed = _parsed(url)
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 

@@ -217,8 +217,9 @@ def taken_port() -> Iterator[int]:
         ([], {"OPENSESSION_LOG_LEVEL": "loud"}),
         ([], {"OPENSESSION_SCRIPT": "/nowhere/at/all.json"}),
         ([], {"OPENSESSION_DATABASE_URL": "sqlite:////dev/null/at/all.db"}),
+        ([], {"OPENSESSION_DATABASE_URL": "postgresql://user:secret@host:here/database"}),
     ],
-    ids=["port", "login", "setting", "level", "script", "database"],
+    ids=["port", "login", "setting", "level", "script", "database", "address"],
 )
 def test_as_json_a_start_that_is_refused_is_an_object_too(
     tmp_path: Path, options: list[str], environment: dict[str, str], taken_port: int
