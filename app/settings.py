@@ -12,13 +12,17 @@ from app.util import environment
 
 LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
+_LONGEST_SECONDS = 1e9
+"""A timer takes no more."""
 
 
 class Settings(BaseSettings):
     """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the table of docs/configuration.md.
     An empty variable, as Compose passes on, is none."""
 
-    model_config = SettingsConfigDict(env_prefix="opensession_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix="opensession_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False
+    )
 
     data_dir: Path = Field(default_factory=lambda: environment.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""
@@ -63,7 +67,7 @@ class Settings(BaseSettings):
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 
-    shutdown_seconds: float = Field(default=7, ge=0)
+    shutdown_seconds: float = Field(default=7, ge=0, le=_LONGEST_SECONDS)
     """Seconds that running turns may take to finish when the server is told to stop (default 7); then they are interrupted."""
 
     interrupted: Literal["continue", "settle"] = "continue"
@@ -168,11 +172,30 @@ class Settings(BaseSettings):
             raise ValueError("must be redis://host:port/number, rediss://… (TLS) or unix:///path")
         return url
 
+    @field_validator("public_url", "oidc_issuer")
+    @classmethod
+    def _require_address(cls, url: str | None) -> str | None:
+        parts = urlsplit(url or "")
+        if url and not (parts.scheme in ("http", "https") and parts.hostname):
+            raise ValueError("must be an address, https://agent.example.com")
+        return url
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _require_origins(cls, origins: str) -> str:
+        """Browsers send no other form, so anything else would allow nothing."""
+        for origin in filter(None, map(str.strip, origins.split(","))):
+            if origin != LOOPBACK_ORIGINS and not re.fullmatch(r"[\w+.-]+://[^/?#\s*]+", origin):
+                raise ValueError(f"{origin} is no origin: https://app.example.com, without a path, or {LOOPBACK_ORIGINS}")
+        return origins
+
     @model_validator(mode="after")
     def _require_audience(self) -> "Settings":
-        """Without it a token that was issued for any other program would be a login."""
+        """Without it a token that was issued for any other program would be a login. Without an issuer nothing is."""
         if self.oidc_issuer and not self.oidc_audience:
             raise ValueError("OPENSESSION_OIDC_ISSUER needs OPENSESSION_OIDC_AUDIENCE too")
+        if (self.oidc_audience or self.oidc_role_claim) and not self.oidc_issuer:
+            raise ValueError("OPENSESSION_OIDC_AUDIENCE and OPENSESSION_OIDC_ROLE_CLAIM need OPENSESSION_OIDC_ISSUER too")
         return self
 
     @property

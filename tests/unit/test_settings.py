@@ -27,6 +27,30 @@ def test_what_is_no_address_of_redis_is_refused_without_being_told(url: str, mon
         Settings()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("public_url", "agent.example.com"),
+        ("public_url", "https://"),
+        ("oidc_issuer", "login.example.com"),
+        ("cors_origins", "*"),
+        ("cors_origins", "loopback,https://app.example.com/"),
+        ("cors_origins", "app.example.com"),
+        ("shutdown_seconds", "inf"),
+        ("shutdown_seconds", "1e300"),
+        ("idle_seconds", "inf"),
+        ("oidc_audience", "opensession"),
+        ("oidc_role_claim", "roles"),
+    ],
+)
+def test_what_would_do_nothing_or_end_in_a_traceback_is_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "oidc_issuer":
+        monkeypatch.setenv("OPENSESSION_OIDC_AUDIENCE", "opensession")
+    monkeypatch.setenv(f"OPENSESSION_{name.upper()}", value)
+    with pytest.raises(ValidationError):
+        Settings()
+
+
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings()
     for name in Settings.model_fields:
