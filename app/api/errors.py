@@ -1,6 +1,7 @@
 """Every error becomes JSON, by the path of the request: in the first API's form, `{name, data}` with the status, or in the
 second's, `{_tag, message, …}`. Nothing of the server's insides is in a body."""
 
+import asyncio
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from fastapi.responses import Response
 from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.record.engine import StorageError
 from app.record.repositories.session_rows import UnknownAnchor
@@ -280,6 +281,31 @@ class Refusal:
 def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
     scope[FAILURE] = error
     return Refusal(503, "StorageError", STORAGE_MESSAGE)
+
+
+_CUT_OFF = "The server stopped before this was done. Look whether it was, and send it again when the server is back."
+
+
+def answering_the_last(app: ASGIApp) -> ASGIApp:
+    """A request that the end of the server cuts off is answered. uvicorn would answer with a 500, and log a traceback of each."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if has_begun or scope["type"] != "http":
+                raise
+            headers = {"Retry-After": str(ServerStopping.retry_after)}
+            await Refusal(ServerStopping.status, ServerStopping.name, _CUT_OFF, headers)(scope, receive, send)
+
+    return answer
 
 
 def install(app: FastAPI) -> None:

@@ -264,3 +264,22 @@ async def test_a_title_that_is_being_made_is_waited_for(tmp_path: Path) -> None:
         async with servers.start() as client:
             assert (await client.get(f"/session/{session}"))["title"] == model.TITLE
     assert len(model.title_requests) == 1 and "Traceback" not in servers.log
+
+
+async def test_what_is_not_done_when_the_server_stops_is_answered_and_leaves_no_traceback(tmp_path: Path) -> None:
+    async def silent(*_: Any) -> None:
+        await asyncio.sleep(PATIENCE)
+
+    servers = Servers(tmp_path, OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES="true", OPENSESSION_SHUTDOWN_SECONDS="1")
+    receiver = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with servers.start() as client:
+        url = f"http://127.0.0.1:{receiver.sockets[0].getsockname()[1]}/"
+        webhook = await client.post("/webhook", {"url": url, "events": ["session.idle"]})
+        testing = asyncio.create_task(client.http.post(f"/webhook/{webhook['id']}/test"))
+        await asyncio.sleep(0.5)
+        client.process.send_signal(signal.SIGTERM)
+        cut_off = await testing
+        await client.ended()
+    receiver.close()
+    assert (cut_off.status_code, cut_off.json()["name"]) == (503, "ServerStoppingError") and cut_off.headers["retry-after"]
+    assert "Traceback" not in servers.log
