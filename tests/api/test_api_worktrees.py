@@ -359,3 +359,14 @@ async def test_one_repository_shared_by_two_checkouts_keeps_them_apart(app: Runn
         nested = {"params": {"directory": (await anna.post(ROUTE, {}, **query))["directory"]}}
         await bert.get("/path", expect=403, **nested)
         await anna.get("/path", **nested)
+
+
+async def test_a_worktree_that_the_database_refuses_to_note_leaves_nothing(app: RunningApp) -> None:
+    before = git(app.directory, "worktree", "list", "--porcelain"), git(app.directory, "branch")
+    with refused_commits() as commits:
+        commits.refused_text = "data/worktree/"
+        await app.post(ROUTE, {"name": "refused"}, expect=503)
+    assert (git(app.directory, "worktree", "list", "--porcelain"), git(app.directory, "branch")) == before
+    assert not [*(app.data_dir / "worktree").glob("[!.]*/*")]
+    worktree, _ = await made(app, name="refused")
+    assert worktree.name == "refused"

@@ -135,7 +135,11 @@ class Worktrees:
             if not added.ok:
                 self._places.remove(directory)
                 raise WorktreeNotCreated(added.stderr)
-            await self._projects.add_checkout(location.project_id, str(directory))
+            try:
+                await self._projects.add_checkout(location.project_id, str(directory))
+            except Exception:
+                await self._discard(git, directory)
+                raise
         self._tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
@@ -178,12 +182,16 @@ class Worktrees:
         await self._disposal.directory(str(worktree))
         async with self.locks.lock(f"worktrees {location.project_id}"):
             try:
-                await asyncio.to_thread(worktree_git.forget, git, worktree)
+                await self._discard(git, worktree)
             except OSError as error:
                 raise WorktreeNotRemoved(f"{worktree} is not removed: {error.strerror}") from error
-            await asyncio.to_thread(self._places.remove, worktree)
-            await worktree_git.remove_branch(git, worktree)
             await self._projects.remove_checkout(location.project_id, str(worktree))
+
+    async def _discard(self, git: Git, worktree: Path) -> None:
+        """With its files and its branch. Raises OSError."""
+        await asyncio.to_thread(worktree_git.forget, git, worktree)
+        await asyncio.to_thread(self._places.remove, worktree)
+        await worktree_git.remove_branch(git, worktree)
 
     def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
         """The path of a worktree of this project that this server made, or that is gone and may have been one."""
