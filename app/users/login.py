@@ -97,7 +97,11 @@ async def _seconds(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str
     item = parse(limit)
     if await (limiter.hit if hits else limiter.test)(item, *key):
         return 0
-    return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - time.time()))
+    seconds = (await limiter.get_window_stats(item, *key)).reset_time - time.time()
+    if seconds > item.get_expiry() + 1:  # the clock was put back: the window would last as much longer
+        await limiter.clear(item, *key)
+        return await _seconds(limiter, limit, key, hits=hits)
+    return max(1, math.ceil(seconds))
 
 
 def _network(address: str) -> str:

@@ -168,6 +168,14 @@ async def test_a_window_begins_with_its_first_hit(time_of_limits: list[float]) -
     assert await limits.wait("2/minute", "anna") == 0 == await limits.hit("2/minute", "anna")
 
 
+async def test_a_window_ends_though_the_clock_was_put_back(time_of_limits: list[float]) -> None:
+    limits = RateLimits()
+    assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
+    time_of_limits[0] -= 3600
+    assert await limits.wait("2/minute", "anna") == 0
+    assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
+
+
 async def test_servers_count_together_in_redis_and_alone_without_it(caplog: pytest.LogCaptureFixture) -> None:
     with running_redis() as redis:
         one, other = RateLimits(redis.url), RateLimits(redis.url)
