@@ -255,6 +255,7 @@ def test_a_command_in_a_folder_is_offered_and_run(desk: Desk) -> None:
     command.write_text("Commit with these words: $ARGUMENTS")
     httpx2.post(f"{desk.server.base}/instance/dispose")
     desk.page.reload()
+    expect(desk.page.get_by_label("Agent")).to_have_value("build")
     desk.model.play(["It is committed."])
     desk.prompt.press_sequentially("/git/c")
     desk.page.get_by_role("option", name="/git/commit").click()

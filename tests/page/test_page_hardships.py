@@ -287,7 +287,7 @@ def test_a_drawer_closes_by_esc_by_its_link_and_where_there_is_room(new_desk: Ca
     expect(sessions).to_have_attribute("aria-expanded", "false")
     sessions.click()
     desk.page.set_viewport_size({"width": 1280, "height": 700})
-    expect(sessions).to_have_attribute("aria-expanded", "false")
+    expect(desk.page.locator("#open-sessions")).to_have_attribute("aria-expanded", "false")
     desk.prompt.click()
     expect(desk.prompt).to_be_focused()
 

@@ -163,14 +163,13 @@ def test_how_long_ago_a_session_changed_stays_true(desk: Desk) -> None:
 
 def test_a_prompt_is_sent_though_another_session_is_opened_while_its_own_one_is(desk: Desk) -> None:
     opening: list[Route] = []
-    desk.page.route(re.compile("/session/ses_.*/message"), opening.append)
+    desk.page.route(re.compile("/session/ses_.*/message"), lambda route: opening.append(route), times=1)
     desk.model.play(["Here it is."])
     desk.prompt.fill("where is it")
     desk.prompt.press("Enter")
     expect(desk.button("Send")).to_be_disabled()
     while not opening:
         desk.page.wait_for_timeout(20)
-    desk.page.unroute_all()
     with desk.page.expect_response(lambda answer: "/prompt_async" in answer.url):
         desk.button("New session").click()
     opening[0].continue_()
