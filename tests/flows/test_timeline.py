@@ -145,6 +145,16 @@ async def test_a_stream_and_the_history_say_the_same_whenever_the_stream_is_cut(
         assert heard == await history(app, session)
 
 
+async def test_a_stream_tells_the_end_of_a_shell_line(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await begin(app)
+        async with app.events(f"/api/session/{session}/event") as events:
+            await app.post(f"/session/{session}/shell", {"agent": "build", "command": "echo shelled"})
+            ended = await events.until("session.next.shell.ended")
+            assert ended.data["data"]["output"] == "shelled\n"
+            assert [event.data for event in events.seen] == await history(app, session)
+
+
 async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory_and_ends_with_it(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "Elsewhere."}], [{"text": "Another's."}]]) as app:
         (other := app.directory / "other").mkdir()

@@ -133,8 +133,10 @@ def _compaction(
 
 
 def _shell(info: AssistantMessage, call: ToolPart) -> SessionMessageShell:
-    command = str(call.state.input.get("command", ""))
-    return SessionMessageShell(id=info.id, time=info.time, call_id=call.call_id, command=command, output=_output(call))
+    command, time = str(call.state.input.get("command", "")), info.time
+    if isinstance(call.state, Completed | Failed):
+        time = time.model_copy(update={"completed": call.state.time.end})  # the message is completed behind its call
+    return SessionMessageShell(id=info.id, time=time, call_id=call.call_id, command=command, output=_output(call))
 
 
 def _output(call: ToolPart) -> str:
