@@ -58,6 +58,22 @@ async def test_after_each_event_exactly_the_rest_is_told_also_after_a_restart(tm
             assert await history(again, session, seq) == whole[number:]
 
 
+async def test_after_each_event_of_prompts_that_waited_exactly_the_rest_is_told(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    turns = [[{"text": "One."}, {"wait": gate}], [{"text": "Two."}], [{"text": "Three."}]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = await begin(app)
+        for text in ("Hi", "And", "Then"):
+            wanted = {"prompt": {"text": text}, "delivery": "queue"}
+            await app.post(f"/api/session/{session}/prompt", wanted)
+        gate.set()
+        await app.post(f"/api/session/{session}/wait", expect=204)
+        whole = await history(app, session)
+        assert [event["data"].get("delivery") for event in whole].count("queue") == 4
+        for number, seq in enumerate(seqs(whole), start=1):
+            assert await history(app, session, seq) == whole[number:]
+
+
 async def test_a_history_that_the_journal_has_forgotten_is_made_of_the_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,14 @@ def session_events(connection: Connection, session_id: str, seq: int, upto: int 
     return connection.execute(_SESSION_EVENTS, wanted).all()
 
 
+def commit_begin(connection: Connection, session_id: str, seq: int) -> int:
+    """The sequence of the session's first event that was announced in the same commit as an event, or at the same time."""
+    of_session = EVENT.c.session_id == session_id
+    time = select(EVENT.c.time).where(of_session, EVENT.c.seq == seq).scalar_subquery()
+    first = select(func.min(EVENT.c.seq)).where(of_session, EVENT.c.seq <= seq, EVENT.c.time == time)
+    return connection.execute(first).scalar_one() or seq
+
+
 def newest_seq_of_session(connection: Connection, session_id: str) -> int:
     """The sequence of the session's newest event; 0 if the journal has none."""
     return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0

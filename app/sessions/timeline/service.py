@@ -208,7 +208,8 @@ def _events(
     oldest, newest = journal_rows.journal_span(connection)
     at = place_of(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
-        journal = _journal(connection, session_id, at.journal_seq - 1)
+        # A prompt that waited becomes a message in the commit in which it leaves the queue, and only that tells that it waited.
+        journal = _journal(connection, session_id, journal_rows.commit_begin(connection, session_id, at.journal_seq) - 1)
         return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
     key = (session_id, oldest, journal_rows.newest_seq_of_session(connection, session_id))
     whole = kept.get(key) or _whole_history(connection, session_id, newest)
