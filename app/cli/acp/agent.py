@@ -327,7 +327,12 @@ class EditorAgent:
         """For a subagent that worked before the editor came."""
         if session_id in self._roots:
             return
-        info = await self._stored(session_id)
+        try:
+            info = await self._stored(session_id)
+        except RequestError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return  # it was deleted meanwhile
         if parent := info.get("parentID"):
             if parent not in self._sessions:
                 await self._find_root(parent)

@@ -52,6 +52,8 @@ class DirectoryFeed:
         """So nothing waits for ever for events that do not come any more."""
         if task.cancelled():
             return
+        for each in self._tasks:
+            each.cancel()
         error = task.exception()
         failure = error if isinstance(error, RequestError) else RequestError(INTERNAL, f"The events cannot be read: {error}")
         self._lost(self._directory, failure)

@@ -293,9 +293,14 @@ class EditorSession:
 
     async def catch_up(self) -> None:
         """After a gap in the events."""
-        await self._send(
-            *self._transcript.replay(await self._server.get(f"/session/{self.id}/message", directory=self.directory))
-        )
+        try:
+            messages = await self._server.get(f"/session/{self.id}/message", directory=self.directory)
+        except RequestError as error:
+            if error.code != NOT_FOUND:
+                raise
+            self.fail(error)  # it was deleted meanwhile
+            return
+        await self._send(*self._transcript.replay(messages))
         statuses = await self._server.get("/session/status", directory=self.directory)
         if self.id not in statuses:
             for turn in self._turns.values():

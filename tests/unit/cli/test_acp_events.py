@@ -1,0 +1,97 @@
+"""What becomes of an editor's sessions when their events, or a call of the server, go wrong."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import acp
+from acp import RequestError, schema
+
+from app.cli.acp.agent import EditorAgent
+from app.cli.acp.choices import SessionChoices
+from app.cli.acp.directory_feed import DirectoryFeed
+from app.cli.acp.editor_session import EditorSession
+from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
+
+Json = dict[str, Any]
+
+INFO = {"id": "ses_1", "directory": "/work", "title": "One"}
+
+
+class Server:
+    """Answers by `answers`; what it raises stands there too. Its events are those that are put into `coming`."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.coming: asyncio.Queue[Json] = asyncio.Queue()
+        self.readers = 0
+
+    async def get(self, path: str, /, **_: Any) -> Any:
+        self.asked.append(path)
+        found = self.answers.get(path.rpartition("/")[2], [])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    post = get
+
+    async def post_slow(self, path: str, body: Json, **_: Any) -> None:
+        self.asked.append(f"{path} {body.get('command')}")
+
+    async def events(self, directory: str) -> AsyncGenerator[Json, None]:
+        self.readers += 1
+        try:
+            yield {"type": "server.connected", "properties": {}}
+            while True:
+                yield await self.coming.get()
+        finally:
+            self.readers -= 1
+
+
+def calls(server: Server) -> ServerCalls:
+    return cast("ServerCalls", server)
+
+
+class Editor:
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    async def session_update(self, session_id: str, update: Any) -> None:
+        self.told.append(update)
+
+
+def session(server: Server) -> EditorSession:
+    choices = cast("SessionChoices", type("Choices", (), {"of_command": dict, "context_size": 0}))
+    return EditorSession(calls(server), cast("acp.Client", Editor()), schema.ClientCapabilities(), INFO, choices)
+
+
+async def test_a_feed_that_an_event_breaks_reads_no_more() -> None:
+    server, lost = Server(), asyncio.Event()
+
+    async def deliver(event: Json) -> None:
+        raise RequestError(INTERNAL, event["type"])
+
+    feed = DirectoryFeed(calls(server), "/work", deliver, lambda *_: lost.set())
+    await feed.open()
+    server.coming.put_nowait({"type": "session.idle", "properties": {}})
+    async with asyncio.timeout(5):
+        await lost.wait()
+        while server.readers:
+            await asyncio.sleep(0)
+
+
+async def test_what_a_session_asked_that_is_gone_breaks_no_feed() -> None:
+    server = Server(ses_gone=RequestError(NOT_FOUND, "Session not found: ses_gone"))
+    agent = EditorAgent(calls(server), keeps_turns=True)
+    await agent._deliver({"type": "permission.asked", "properties": {"id": "per_1", "sessionID": "ses_gone"}})
+    assert server.asked == ["/session/ses_gone"]
+
+
+async def test_a_gap_in_the_events_of_a_session_that_is_gone_breaks_no_feed() -> None:
+    server = Server(message=RequestError(NOT_FOUND, "Session not found: ses_1"))
+    agent = EditorAgent(calls(server), keeps_turns=True)
+    agent._sessions["ses_1"] = open_one = session(server)
+    await open_one.open(agent._deliver)
+    await agent._deliver({"type": "server.resync", "properties": {}})
+    await open_one.close()
