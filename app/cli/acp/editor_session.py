@@ -68,7 +68,7 @@ class EditorSession:
         self._asking: dict[str, asyncio.Task[None]] = {}
         """The questions that wait for the user, by their requests."""
         self._answered: set[str] = set()
-        self._commands: asyncio.Task[list[Json]] | None = None
+        self._commands: list[Json] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._lending: asyncio.Task[None] | None = None
         self._lent: set[asyncio.Task[None]] = set()
@@ -93,13 +93,18 @@ class EditorSession:
             lends = asyncio.Event()
             self._lending = asyncio.create_task(self._lend_files(lends))
             await lends.wait()
-        self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
-        self._telling = asyncio.create_task(self._introduce(self._commands, deliver))
+        self._telling = asyncio.create_task(self._introduce(deliver))
 
-    async def _introduce(self, commands: "asyncio.Task[list[Json]]", deliver: Callable[[Json], Awaitable[None]]) -> None:
+    async def _known_commands(self) -> list[Json]:
+        """Asked for until there is an answer, which is kept."""
+        if self._commands is None:
+            self._commands = await self._server.get("/command", directory=self.directory)
+        return self._commands
+
+    async def _introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
         """Comes behind the answer that names the session: the editor knows it only then."""
         try:
-            offered = offered_commands(await asyncio.shield(commands))
+            offered = offered_commands(await self._known_commands())
             await self._send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=offered))
             for kind in ("permission", "question"):  # what a running turn, or a subagent of it, has asked before
                 for request in await self._server.get(f"/{kind}", directory=self.directory):
@@ -109,7 +114,7 @@ class EditorSession:
 
     async def close(self) -> None:
         """Gives up all requests that wait for the editor."""
-        tasks = (self._commands, self._telling, self._lending, *self._lent, *self._asking.values())
+        tasks = (self._telling, self._lending, *self._lent, *self._asking.values())
         beside = [task for task in tasks if task is not None]
         for task in beside:
             task.cancel()
@@ -188,7 +193,7 @@ class EditorSession:
         text = "".join(part["text"] for part in parts if part["type"] == "text").strip()
         if not text.startswith("/"):
             return None
-        known = await asyncio.shield(self._commands) if self._commands else []
+        known = await self._known_commands()
         name, *arguments = re.split(r"\s+", text[1:], maxsplit=1)
         return (name, "".join(arguments)) if name in {COMPACT, *(command["name"] for command in known)} else None
 

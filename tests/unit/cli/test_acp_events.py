@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import acp
+import pytest
 from acp import RequestError, schema
 
 from app.cli.acp.agent import EditorAgent
@@ -95,3 +96,23 @@ async def test_a_gap_in_the_events_of_a_session_that_is_gone_breaks_no_feed() ->
     await open_one.open(agent._deliver)
     await agent._deliver({"type": "server.resync", "properties": {}})
     await open_one.close()
+
+
+async def test_a_list_of_commands_that_failed_once_is_asked_for_again() -> None:
+    server = Server(command=RequestError(INTERNAL, "the server cannot be reached"))
+    editing = session(server)
+    await editing.open(lambda _: asyncio.sleep(0))
+    await asyncio.sleep(0.01)
+    server.answers["command"] = [{"name": "review"}]
+
+    async def followed(_: str) -> None:
+        """The feed is there."""
+
+    turn = asyncio.create_task(editing.prompt([acp.text_block("/review all")], followed))
+    async with asyncio.timeout(5):
+        while "/session/ses_1/command review" not in server.asked and not turn.done():
+            await asyncio.sleep(0)
+        await editing.take({"type": "session.deleted", "properties": {"sessionID": "ses_1", "info": INFO}})
+        with pytest.raises(RequestError, match="was deleted"):
+            await turn
+    await editing.close()
