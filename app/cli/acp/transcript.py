@@ -97,7 +97,7 @@ class EditorTranscript:
             return []
         if part["id"] in self._announced_calls:
             return list(self._on_tool(part))
-        self._running_calls[part["messageID"], part["callID"]] = part
+        self._note_call(part)
         return []
 
     def replay(self, messages: Iterable[Json]) -> list[SessionUpdate]:
@@ -160,16 +160,22 @@ class EditorTranscript:
             yield AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text), message_id=message_id)
 
     def _on_tool(self, part: Json) -> Iterator[SessionUpdate]:
-        if part["state"]["status"] in ("completed", "error"):
+        if self._note_call(part):
             self._finished_parts.add(part["id"])
-            self._running_calls.pop((part["messageID"], part["callID"]), None)
-        else:
-            self._running_calls[part["messageID"], part["callID"]] = part
         if part["id"] in self._announced_calls:
             yield progressed(part, self._directory)
         else:
             self._announced_calls.add(part["id"])
             yield started(part, self._directory)
+
+    def _note_call(self, part: Json) -> bool:
+        """Whether the call has ended. It is remembered until then."""
+        has_ended = part["state"]["status"] in ("completed", "error")
+        if has_ended:
+            self._running_calls.pop((part["messageID"], part["callID"]), None)
+        else:
+            self._running_calls[part["messageID"], part["callID"]] = part
+        return has_ended
 
 
 def plan(todos: Iterable[Json]) -> AgentPlanUpdate:

@@ -13,6 +13,7 @@ from app.cli.acp.choices import SessionChoices
 from app.cli.acp.directory_feed import DirectoryFeed
 from app.cli.acp.editor_session import EditorSession
 from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
+from app.cli.acp.transcript import EditorTranscript
 
 Json = dict[str, Any]
 
@@ -116,3 +117,18 @@ async def test_a_list_of_commands_that_failed_once_is_asked_for_again() -> None:
         with pytest.raises(RequestError, match="was deleted"):
             await turn
     await editing.close()
+
+
+def part(number: int, status: str) -> Json:
+    ids = {"id": f"prt_{number}", "messageID": "msg_1", "callID": f"call_{number}"}
+    return {**ids, "type": "tool", "tool": "read", "state": {"status": status, "input": {}, "output": "", "error": ""}}
+
+
+@pytest.mark.parametrize("end", ["completed", "error"])
+def test_a_subagents_call_that_nobody_was_asked_about_is_remembered_until_its_end(end: str) -> None:
+    transcript = EditorTranscript(INFO)
+    for status in ("pending", "running"):
+        assert transcript.subagent_updates({"type": "message.part.updated", "properties": {"part": part(1, status)}}) == []
+        assert transcript.running_call("msg_1", "call_1") == part(1, status)
+    assert transcript.subagent_updates({"type": "message.part.updated", "properties": {"part": part(1, end)}}) == []
+    assert transcript.running_call("msg_1", "call_1") is None
