@@ -64,7 +64,7 @@ async def test_initialize_says_what_there_is_and_a_directory_that_may_not_be_use
         assert offered.load_session and offered.prompt_capabilities.image and offered.prompt_capabilities.embedded_context
         assert offered.mcp_capabilities.http and not offered.prompt_capabilities.audio
         sessions = offered.session_capabilities
-        assert all(each is not None for each in (sessions.list, sessions.fork, sessions.resume, sessions.close))
+        assert None not in (sessions.list, sessions.fork, sessions.resume, sessions.close, sessions.delete)
         for cwd in ("relative", "/no/such/directory", "/etc"):
             with pytest.raises(acp.RequestError) as refused:
                 await editor.agent.new_session(cwd=cwd, mcp_servers=[])
@@ -217,6 +217,20 @@ async def test_a_cancel_right_behind_the_prompt_holds(desk: Desk) -> None:
         await asyncio.sleep(0)
         await editor.agent.cancel(session_id=editor.session)
         assert await turn == "cancelled"
+
+
+async def test_a_cancelled_request_is_a_cancelled_turn(desk: Desk) -> None:
+    async with desk.raw_editor() as editor:
+        session_id = await editor.prompt("run touch begun; sleep 600")
+        while not (desk.directory / "begun").exists():
+            await asyncio.sleep(0.05)
+        for params in ({"requestId": 99}, {"requestId": [3]}, {}, [3], {"requestId": 3}):
+            await editor.send(json.dumps({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params}).encode())
+        assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"
+        await editor.send(b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 3}}')
+        await editor.call("session/prompt", 4, sessionId=session_id, prompt=[{"type": "text", "text": "long 1"}])
+        assert (await editor.answer_to(4))["result"]["stopReason"] == "end_turn"
+    assert "Traceback" not in desk.log()
 
 
 async def test_a_cancel_withdraws_what_was_asked(desk: Desk) -> None:

@@ -88,6 +88,26 @@ async def test_sessions_are_listed_forked_resumed_and_closed(desk: Desk) -> None
         assert {each.session_id for each in (*page.sessions, *rest.sessions)} == made and rest.next_cursor is None
 
 
+async def test_a_session_is_deleted_whether_it_is_open_or_gone(desk: Desk) -> None:
+    async with desk.raw_editor() as editor:
+        session_id = await editor.prompt("run touch begun; sleep 600")
+        while not (desk.directory / "begun").exists():
+            await asyncio.sleep(0.05)
+        await editor.call("session/delete", 4, sessionId=session_id)
+        assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"
+        assert (await editor.answer_to(4))["result"] == {}
+        await editor.call("session/new", 5, cwd=str(desk.directory), mcpServers=[])
+        kept = (await editor.answer_to(5))["result"]["sessionId"]
+        for number, gone in enumerate((session_id, "none", "ses_none", f"{kept}/share", f"ses_/../{kept}"), start=6):
+            await editor.call("session/delete", number, sessionId=gone)
+            assert (await editor.answer_to(number))["result"] == {}, gone
+        await editor.call("session/list", 20, cwd=str(desk.directory))
+        assert [each["sessionId"] for each in (await editor.answer_to(20))["result"]["sessions"]] == [kept]
+        await editor.call("session/delete", 21)
+        assert (await editor.answer_to(21))["error"]["code"] == -32602
+    assert "Traceback" not in desk.log()
+
+
 async def test_a_prompt_is_answered_whatever_is_asked_right_behind_it(desk: Desk) -> None:
     async with desk.session() as editor:
         agent, where, opened = editor.agent, str(desk.directory), editor.session

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from acp.schema import (
     AuthenticateResponse,
     ClientCapabilities,
     CloseSessionResponse,
+    DeleteSessionRequest,
     ForkSessionResponse,
     Implementation,
     InitializeResponse,
@@ -25,6 +27,7 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
     SessionForkCapabilities,
     SessionInfo,
     SessionListCapabilities,
@@ -55,6 +58,8 @@ log = logging.getLogger(__name__)
 
 PAGE = 100
 """The sessions in one answer to session/list."""
+DELETE = "session/delete"
+"""A method that the SDK has no route for: it is called as an extension."""
 MCP_SECONDS = 5.0
 """How long a session waits for the editor's MCP servers; a slower one joins it later."""
 
@@ -105,6 +110,7 @@ class EditorAgent:
                     fork=SessionForkCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
                 ),
             ),
             auth_methods=[],
@@ -114,7 +120,10 @@ class EditorAgent:
         raise RequestError.invalid_params({"details": f"There is no login method {method_id}: none is needed here"})
 
     async def ext_method(self, method: str, params: Json) -> Json:
-        raise RequestError.method_not_found(f"_{method}")
+        if method != DELETE:
+            raise RequestError.method_not_found(f"_{method}")
+        await self._delete_session(DeleteSessionRequest.model_validate(params).session_id)
+        return {}
 
     async def ext_notification(self, method: str, params: Json) -> None:
         """Ignored: no notification is known."""
@@ -210,6 +219,18 @@ class EditorAgent:
             del self._sessions[session_id]
         await self._release_mcp(session)
         return CloseSessionResponse()
+
+    async def _delete_session(self, session_id: str) -> None:
+        """One that is not there is deleted already."""
+        if session_id in self._sessions:
+            await self.close_session(session_id)
+        if not re.fullmatch(r"ses_\w+", session_id, re.ASCII):
+            return
+        try:
+            await self._server.delete(f"/session/{session_id}")
+        except RequestError as error:
+            if error.code != NOT_FOUND:
+                raise
 
     async def _allowed(self, cwd: str, mcp_servers: list[EditorMcpServer] | None = None) -> str:
         """The directory as the server names it. Raises RequestError."""

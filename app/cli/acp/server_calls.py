@@ -65,6 +65,10 @@ class ServerCalls:
         with _refusals():
             return await (await self.api()).patch(path, body, **query)
 
+    async def delete(self, path: str, /) -> Any:
+        with _refusals():
+            return await (await self.api()).delete(path)
+
     async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
         """For requests that are answered when a turn is over."""
         with _refusals():

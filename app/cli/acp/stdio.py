@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 from acp import RequestError, run_agent
 
-from app.cli.acp.agent import EditorAgent
+from app.cli.acp.agent import DELETE, EditorAgent
 from app.cli.acp.server_calls import ServerCalls
 from app.cli.support import fail, server_at
 from app.util.bounds import parse_json
@@ -28,8 +28,8 @@ from app.util.processes import PipeReader
 Json = dict[str, Any]
 
 LONGEST_LINE = 64 * 1024 * 1024
-_NOTIFICATION = "session/cancel"
-"""The only one that is known; the SDK would print a traceback for others."""
+_CANCEL, _CANCEL_REQUEST = "session/cancel", "$/cancel_request"
+"""The notifications that are known. The SDK knows the first alone, and would print a traceback for others."""
 ANSWER_SECONDS = 10.0
 """How long requests may take after the last line: an editor may close its end right behind its requests."""
 
@@ -62,6 +62,8 @@ class EditorLines:
         self._received: asyncio.Queue[Json | None] = asyncio.Queue()
         self._asked: dict[str, int] = {}
         """The number of requests of an id that have no answer yet."""
+        self._prompted: dict[str, str] = {}
+        """The sessions of the prompts that have no answer yet, by their requests' ids."""
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._reading = asyncio.create_task(self._read(reader))
@@ -126,13 +128,28 @@ class EditorLines:
             message["error"] = {"message": str(message["error"])}
         if isinstance(params := message.get("params"), dict):
             params.pop("_meta", None)  # the SDK takes its names for arguments
-        if "id" not in message and message["method"] != _NOTIFICATION:
+        if "id" not in message and message["method"] == _CANCEL_REQUEST:
+            message |= self._cancelled(params)
+        if "id" not in message and message["method"] != _CANCEL:
             return
         if "method" in message and "id" in message:
-            key = str(message["id"])
-            self._asked[key] = self._asked.get(key, 0) + 1
-            self._all_answered.clear()
+            self._note_asked(message)
         self._received.put_nowait(message)
+
+    def _cancelled(self, params: Any) -> Json:
+        """What cancels a prompt by its session. Other requests are answered soon, so no cancelling ends them."""
+        session_id = self._prompted.get(str(params.get("requestId"))) if isinstance(params, dict) else None
+        return {"method": _CANCEL, "params": {"sessionId": session_id}} if session_id else {}
+
+    def _note_asked(self, request: Json) -> None:
+        key, params = str(request["id"]), request.get("params")
+        self._asked[key] = self._asked.get(key, 0) + 1
+        self._all_answered.clear()
+        if request["method"] == DELETE:
+            request["method"] = f"_{DELETE}"
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        if request["method"] == "session/prompt" and isinstance(session_id, str):
+            self._prompted[key] = session_id
 
     async def _refuse(self, error: RequestError) -> None:
         await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
@@ -143,6 +160,7 @@ class EditorLines:
             self._asked[key] -= 1
             if not self._asked[key]:
                 del self._asked[key]
+                self._prompted.pop(key, None)
         if not self._asked:
             self._all_answered.set()
 
