@@ -1708,6 +1708,7 @@ class ProviderOptions(Wire):
     api_key: Annotated[str | None, Field(alias="apiKey")] = None
     base_url: Annotated[str | None, Field(alias="baseURL")] = None
     enterprise_url: Annotated[str | None, Field(alias="enterpriseUrl")] = None
+    headers: dict[str, str] | None = None
     set_cache_key: Annotated[bool | None, Field(alias="setCacheKey")] = None
     timeout: int | Literal[False] | None = None
     header_timeout: Annotated[int | Literal[False] | None, Field(alias="headerTimeout")] = None
