@@ -47,6 +47,9 @@ def is_default_title(title: str) -> bool:
 log = logging.getLogger(__name__)
 
 
+_PATCHES = "patches of "
+
+
 class SessionTasks:
     """Owns the tasks until they are done, their session is deleted, or the server stops. Logs their errors."""
 
@@ -60,9 +63,18 @@ class SessionTasks:
         task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
         return task
 
+    def start_patch(self, session_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """`work` stores the patch of an aborted step."""
+        return self.start(_PATCHES + session_id, "patch", work)
+
+    async def patches(self, session_id: str) -> None:
+        """Returns when the patches of the session's aborted steps are stored."""
+        await self._tasks.get(_PATCHES + session_id, TaskSet()).wait()
+
     async def cancel(self, session_id: str) -> None:
         """Cancels the session's tasks and waits for their end."""
-        await self._tasks.get(session_id, TaskSet()).cancel()
+        for key in (_PATCHES + session_id, session_id):
+            await self._tasks.get(key, TaskSet()).cancel()
 
     async def finished(self) -> None:
         """Returns when all tasks of all sessions are done."""

@@ -229,12 +229,13 @@ class Step:
         await self._complete()
 
     async def _put_last_patch(self) -> None:
-        """Has a timeout, because an abort must not wait for a large checkout. The patch is missing after a timeout."""
-        try:
-            async with asyncio.timeout(LAST_SNAPSHOT_TIMEOUT_SECONDS):
-                await self._put_patch(await self._track())
-        except TimeoutError:
-            log.warning("no patch for a failed step of %s: the snapshot took too long", self.message.session_id)
+        """An abort does not wait for a large checkout: then the patch is stored when it is there. A revert waits for it."""
+        storing = self._ctx.services.tasks.start_patch(self.message.session_id, self._store_last_patch())
+        await asyncio.wait({storing}, timeout=LAST_SNAPSHOT_TIMEOUT_SECONDS)
+
+    async def _store_last_patch(self) -> None:
+        await self._put_patch(await self._track())
+        await self._writer.stored()
 
     def _announce_error(self, error: MessageError) -> None:
         self.message.error = error

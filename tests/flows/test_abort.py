@@ -7,12 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turns
 from processes import running_in
 from running_app import RunningApp, running_app
 from turns import assert_finished, bash, requests, say, statuses, talking, task, texts, until, until_stored
 
 from app.providers.scripted import ScriptedProvider, Wait
+from app.turn import step
 
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 
@@ -169,3 +171,18 @@ async def test_an_abort_at_any_moment_of_a_request_s_beginning_leaves_the_sessio
 def held_leases(app: RunningApp) -> list[str]:
     with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
         return [row[0] for row in database.execute("SELECT session_id FROM run_lease WHERE owner != ''")]
+
+
+async def test_what_an_aborted_step_changed_is_reverted_also_where_its_last_snapshot_takes_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "LAST_SNAPSHOT_TIMEOUT_SECONDS", 0)
+    async with talking(tmp_path, turns=[[bash("echo changed > a.txt; echo started; sleep 60")]]) as (app, session):
+        async with app.events() as events:
+            prompt = asyncio.create_task(app.prompt(session, "Run it"))
+            await shown_output(events)
+            answer = await aborted(app, session, prompt)
+            assert turns.parts(answer, "patch") == [] and (app.directory / "a.txt").read_text() == "changed\n"
+            reverted = await app.post(f"/session/{session}/revert", {"messageID": answer["info"]["parentID"]})
+        assert (app.directory / "a.txt").read_text() == "hello\nworld\n" and "notReverted" not in reverted["revert"]
+        assert len(turns.parts((await app.messages(session))[-1], "patch")) == 1

@@ -141,6 +141,7 @@ class SessionActions:
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
+        await self.tasks.patches(session_id)
         revert = partial(self.reverts.revert, instance.location, instance.snapshots, session_id, wanted)
         return await self.prompts.turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, revert)
 
