@@ -278,6 +278,16 @@ async def test_files_that_were_ignored_before_a_turn_that_changed_the_rules_stay
     assert files(app.directory) == after
 
 
+async def test_a_revert_that_cannot_read_the_rules_of_then_is_refused(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prompt = await play(app, session, bash("echo x > new; echo two > a.txt"))
+    before = files(app.directory)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert (await revert(app, session, prompt, expect=500))["name"] == "SnapshotError"
+    assert files(app.directory) == before and await standing(app, session) is None
+
+
 @pytest.mark.parametrize("from_its_index", [True, False])
 async def test_the_files_of_a_repository_inside_that_a_turn_made_ordinary_ones_stay_and_are_named(
     app: RunningApp, session: str, tmp_path: Path, from_its_index: bool

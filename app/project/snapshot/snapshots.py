@@ -402,12 +402,15 @@ class Snapshots:
     async def _left_out_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> dict[str, RestoreStep]:
         """The paths that their snapshots left out: they may have been there, as they are now."""
         found: dict[str, RestoreStep] = {}
-        for tree in {trees[path] for path in paths}:
-            own = [path for path in paths if trees[path] == tree]
-            found |= dict.fromkeys(await self._repository.ignored_by(tree, own), Refuse(WAS_IGNORED))
-            inside = await asyncio.to_thread(self._repository.repositories_inside, tree)
-            others = [path for path in own if any(f"{folder}/" in inside for folder in PurePath(path).parents)]
-            found |= dict.fromkeys(others, Refuse(WAS_OTHERS))
+        try:
+            for tree in {trees[path] for path in paths}:
+                own = [path for path in paths if trees[path] == tree]
+                found |= dict.fromkeys(await self._repository.ignored_by(tree, own), Refuse(WAS_IGNORED))
+                inside = await asyncio.to_thread(self._repository.repositories_inside, tree)
+                others = [path for path in own if any(f"{folder}/" in inside for folder in PurePath(path).parents)]
+                found |= dict.fromkeys(others, Refuse(WAS_OTHERS))
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
         return found
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
