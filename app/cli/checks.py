@@ -38,7 +38,7 @@ from app.schema.errors import ServiceError
 from app.sessions.lease import DEAD_AFTER_MS
 from app.settings import Settings
 from app.turn.context.system import InstructionScope, read_files
-from app.util.data_files import volume_id
+from app.util.data_files import PrivateJson, volume_id
 from app.util.environment import minimal
 from app.util.git_obstacles import obstacle
 from app.util.project_files import HeldDirectory
@@ -46,6 +46,7 @@ from app.workspace.formatters import Formatters
 from app.workspace.lsp.kinds import programs_found
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
+_JSON_FILES = ("auth.json", "mcp-auth.json", "secret.json", "tokens.json")
 
 
 async def examine(settings: Settings, directory: Path) -> list[Finding]:
@@ -62,6 +63,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
     return [
         *await _versions(),
         *_permissions(settings.data_dir),
+        *_damaged_files(settings.data_dir),
         _sandbox(settings),
         *stored,
         *servers,
@@ -103,6 +105,13 @@ def _permissions(data_dir: Path) -> Iterator[Finding]:
         yield Finding("data directory", "fault", f"others may read {path}", f"chmod {mode:o}", partial(path.chmod, mode))
     if not open_to_others:
         yield Finding("data directory", "fine", f"{data_dir}, for this user alone")
+
+
+def _damaged_files(data_dir: Path) -> Iterator[Finding]:
+    for name in _JSON_FILES:
+        if PrivateJson(data_dir / name).is_damaged():
+            text = f"{data_dir / name} is no JSON object: nothing in it counts, and the next change replaces it. Correct it."
+            yield Finding("data directory", "fault", text)
 
 
 def _is_open(path: Path) -> bool:

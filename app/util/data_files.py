@@ -37,6 +37,10 @@ class PrivateJson:
             os.close(descriptor)
         return status.st_mtime_ns, status.st_size, status.st_ino
 
+    def is_damaged(self) -> bool:
+        """Whether there is a file, and its content counts as none."""
+        return self.path.exists() and not isinstance(self._content(), dict)
+
     def read(self) -> dict[str, Any]:
         """{} for a missing or unreadable file: a damaged file must not stop the server."""
         content = self._content()
@@ -63,7 +67,7 @@ class PrivateJson:
 
         mkstemp creates its file with mode 0600, so that others can never read the content.
         """
-        if self.path.exists() and not isinstance(self._content(), dict):
+        if self.is_damaged():
             self.path.replace(self.path.with_suffix(".json.bad"))
         descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-")
         try:

@@ -63,6 +63,13 @@ async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str) -> 
         assert texts((await app.messages(session))[-1]) == ["So it is."]
 
 
+def test_files_of_keys_that_cannot_be_read_are_named(tmp_path: Path, session: str) -> None:
+    for name in ("auth.json", "tokens.json"):
+        (tmp_path / "data" / name).write_text('{"anthropic": ')
+    code, output = doctor()
+    assert code == 1 and "auth.json is no JSON object" in output and "tokens.json is no JSON object" in output
+
+
 DAMAGE = """
     UPDATE part SET body = '{broken' WHERE type = 'tool';
     UPDATE session SET body = '';
