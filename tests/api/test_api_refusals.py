@@ -16,7 +16,7 @@ ftp://example.com https:// https://user:password@93.184.216.34/ http://127.0.0.1
 http://169.254.169.254/latest http://0xc0586301/hook http://192.88.25345/hook http://[3fff::1]/hook http://[3fff:0fff::5]/hook
 http://[::ffff:192.88.99.7]/hook http://localhost:9/ http://localhost.:9/ http://LOCALHOST:9/
 """
-NO_ADDRESSES = [*_ADDRESSES.split(), "no address", "https://93.184.216.34/" + "x" * 2000]
+NO_ADDRESSES = [*_ADDRESSES.split(), "https://93.184.216.34:99999/hook", "no address", "https://93.184.216.34/" + "x" * 2000]
 HOOK = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
 EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
 KEY = "sk-marked-secret-0123456789"
