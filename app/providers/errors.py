@@ -49,6 +49,8 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
                 return unreadable_event(cause.doc.encode(errors="replace"), url)
             case UnicodeDecodeError():
                 return unreadable_event(cause.object, url)
+            case OverflowError():  # a port that there is not
+                return invalid_address(url)
     response, event = getattr(error, "response", None), getattr(error, "body", None)
     if isinstance(response, httpx2.Response):
         body = response.content.decode(errors="replace")
@@ -154,7 +156,8 @@ def _limited(text: str) -> str:
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__
+        first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = error.__cause__ or error.__context__ or first
 
 
 def _transport(error: BaseException, url: str) -> ApiFailure:

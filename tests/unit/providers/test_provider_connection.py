@@ -308,6 +308,12 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(
     assert failed.retryable is retryable and "hunter2" not in str(failed.metadata)
 
 
+@every_wire
+async def test_a_port_that_there_is_not_is_told_of(wire: str) -> None:
+    failed = await failure_of(adapter(None, wire, base_url="http://127.0.0.1:99999/v1"))
+    assert "127.0.0.1:99999" in failed.message and "is not valid" in failed.message
+
+
 @pytest.mark.parametrize("proxy", ["{}:none", "ftp://{}", "socks5://{}"])
 async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy.format("user:hunter2@127.0.0.1"))
