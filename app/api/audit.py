@@ -6,6 +6,7 @@ ObserveRequests, around all else, is plain ASGI: what a request starts belongs t
 answer is counted by route and status, and a 5xx is logged with its error.
 """
 
+import errno
 import logging
 import os
 import time
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 FILE_BYTES = 10 * 1024 * 1024
 OLD_FILES = 9
 LONGEST_PATH = 500
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 WHO = "opensession.who"
 """The key in a request's scope where its login is noted."""
 CREATED = "opensession.created"
@@ -155,6 +157,10 @@ class ObserveRequests:
         except Exception as error:
             if answer.status:
                 raise
+            if isinstance(error, OSError) and error.errno in _FULL:
+                log.error("%s failed: %s", _request(scope), error)
+                await Refusal(503, "StorageError", "The server's disk is full. Try again later.")(scope, receive, answer.send)
+                return
             log.exception("%s failed", _request(scope))
             message = f"{type(error).__name__}: the server could not do this. Its log says why."
             await Refusal(500, "UnknownError", message)(scope, receive, answer.send)

@@ -98,6 +98,19 @@ def writes(session: str) -> list[tuple[str, Any]]:
     ]
 
 
+async def test_what_is_no_row_and_does_not_fit_on_the_disk_is_refused_and_leaves_nothing(servers: Servers) -> None:
+    async with servers.start() as client:
+        await client.session()
+        filler = fill(servers.data)
+        key = await client.http.put("/auth/openai", json={"type": "api", "key": "k"})
+        worktree = await client.http.post("/experimental/worktree", json={"name": "full"})
+        assert (key.status_code, key.json()["name"]) == (503, "StorageError")
+        assert (worktree.status_code, worktree.json()["name"]) == (400, "WorktreeCreateFailedError")
+        filler.unlink()
+        assert (await client.post("/experimental/worktree", {"name": "full"}))["name"] == "full"
+    assert "Traceback" not in servers.log
+
+
 @pytest.mark.parametrize("kind", ["read-only file system", "not a directory"])
 async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
     tmp_path: Path, figure: Figure, kind: str, request: pytest.FixtureRequest

@@ -129,8 +129,7 @@ class Worktrees:
             raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
         async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, git, wanted.name or "")
-            directory.mkdir(parents=True, mode=0o700)
-            self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
+            self._make(directory, location)
             added = await worktree_git.add(git, directory)
             if not added.ok:
                 self._places.remove(directory)
@@ -142,6 +141,18 @@ class Worktrees:
                 raise
         self._tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
+
+    def _make(self, directory: Path, location: Location) -> None:
+        """An empty directory. Raises WorktreeNotCreated; then there is none."""
+        try:
+            directory.mkdir(parents=True, mode=0o700)
+            try:
+                self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
+            except OSError:
+                self._places.remove(directory)
+                raise
+        except OSError as error:
+            raise WorktreeNotCreated(f"{directory} cannot be made: {error.strerror}") from error
 
     async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
         """Resets to the default branch's commit, and removes all else. Raises WorktreeNotReset, DirectoryBusy."""
