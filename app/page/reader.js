@@ -24,8 +24,10 @@ export class Reader {
       this.api.questions(),
       id ? this.#session(id).catch(nullIfUnknown) : null,
     ]);
+    const family = found?.family ?? [];
+    const asking = await this.#asking([...permissions, ...questions], [...sessions, ...family]);
     this.store.replaceLists({ sessions, statuses, permissions, questions });
-    this.store.putSessions(found?.family ?? []);
+    this.store.putSessions([...family, ...asking]);
     return found?.open ?? null;
   }
 
@@ -45,6 +47,16 @@ export class Reader {
     if (!parentID) return [];
     const parent = await this.api.session(parentID);
     return [...(await this.#above(parent)), parent];
+  }
+
+  /** The sessions that wait for an answer and are not known, with those above them: subagents' are in no list. */
+  async #asking(asks, known) {
+    const unknown = new Set(asks.map((ask) => ask.sessionID)).difference(new Set(known.map(({ id }) => id)));
+    const found = [...unknown].map(async (id) => {
+      const info = await this.api.session(id);
+      return [...(await this.#above(info)), info];
+    });
+    return (await Promise.all(found.map((each) => each.catch(nullIfUnknown)))).flat().filter(Boolean);
   }
 
   async earlierMessages() {

@@ -220,6 +220,17 @@ def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     expect(desk.answer).to_contain_text("All is fine.")
 
 
+def test_that_a_subagent_waits_is_seen_where_another_session_is_open(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
+    call = ("task", {"description": "Look", "prompt": "Look for it", "subagent_type": "general"})
+    desk.say("delegate", [call], [BASH], ["It is rejected."], ["All is over."])
+    expect(desk.dialog).to_be_visible()
+    beside = new_desk("/").page.get_by_role("navigation", name="Sessions")
+    expect(beside.get_by_role("link").first).to_contain_text("needs your answer")
+    desk.button("Reject (Esc)").click()
+    desk.wait_until_idle()
+    expect(beside.get_by_role("link").first).not_to_contain_text("needs your answer")
+
+
 def test_commands_and_files_are_offered_while_one_types(desk: Desk) -> None:
     desk.model.play(["A file, then."])
     desk.prompt.press_sequentially("look at @a.t")
