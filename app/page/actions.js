@@ -93,7 +93,7 @@ export class Actions {
   }
 
   copy(message) {
-    return this.attempt(() => navigator.clipboard.writeText(textOf(message)));
+    return this.attempt(() => copyText(textOf(message)));
   }
 
   async share() {
@@ -113,7 +113,7 @@ export class Actions {
         { label: 'Close', value: null },
       ],
     });
-    if (value === 'copy') await this.attempt(() => navigator.clipboard.writeText(share.url));
+    if (value === 'copy') await this.attempt(() => copyText(share.url));
     if (value === 'stop') await this.attempt(() => this.api.unshare(id));
   }
 
@@ -163,6 +163,12 @@ export class Actions {
     const { revert } = this.store.open.info;
     return showDialog({ title: 'What the revert changed', body: changesOf(revert), wide: Boolean(revert.diff) });
   }
+}
+
+/** Browsers let a page write to the clipboard only by HTTPS, or on this machine. */
+function copyText(text) {
+  if (!navigator.clipboard) throw new Error('The browser lets pages copy by HTTPS alone. Select the text, and copy it yourself.');
+  return navigator.clipboard.writeText(text);
 }
 
 function changesOf(revert) {

@@ -221,6 +221,16 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: t
     forgive(desk, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
 
 
+def test_it_is_said_where_the_browser_lets_nothing_be_copied(desk: Desk) -> None:
+    """A server on another machine without HTTPS."""
+    desk.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    desk.page.reload()
+    desk.ask("hello", ["Hi."])
+    desk.answer.hover()
+    desk.answer.get_by_role("button", name="Copy").click()
+    expect(desk.page.get_by_role("alert").get_by_text("by HTTPS alone")).to_be_visible()
+
+
 def test_a_prompt_that_does_not_reach_the_server_stays_where_it_is(desk: Desk) -> None:
     desk.page.route("**/session", lambda route: route.abort(), times=1)
     desk.model.play(["Here I am."])
