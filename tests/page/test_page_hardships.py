@@ -333,6 +333,10 @@ def test_a_prompt_a_permission_and_a_revert_need_no_mouse(desk: Desk) -> None:
     expect(desk.prompt).to_have_value("make a file")
     assert desk.file("made.txt") is None
     desk.prompt.blur()
+    keys.press("m")
+    expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_focused()
+    keys.press("Tab")
+    expect(desk.page.get_by_role("menu")).to_be_hidden()
     keys.press("Shift+U")
     expect(desk.button("Undo revert")).to_be_hidden()
     assert desk.file("made.txt") == "was-run\n"

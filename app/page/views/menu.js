@@ -43,6 +43,7 @@ export class Menu {
   }
 
   #key(event) {
+    if (event.key === 'Tab') this.element.hidePopover();
     const items = [...this.element.children];
     const at = items.indexOf(document.activeElement);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
