@@ -20,6 +20,7 @@ VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "j
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/cli.md": ["text terminal"],
+    "docs/configuration.md": ["json script"],
     "docs/editors.md": ["json", "json", "json", "lua", "elisp", "text", "text"],
     "docs/frontends.md": ["caddy app", "sh app", "sh frontend", "sh openchamber", "sh types", "text types", "ts types"],
     "docs/ide-plugins.md": ["sh steering"],
@@ -34,7 +35,7 @@ CHECKED_ELSEWHERE = {
 """In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_mcp_serve.py, clients/test_openchamber.py,
 clients/test_run_on_terminal.py, clients/test_readme_session.py, clients/test_steered_terminal.py,
 clients/test_typescript_types.py, clients/test_web_app.py, deploy/test_compose.py, deploy/test_kubernetes.py,
-unit/webhook/test_webhook_sender.py, and the other files here."""
+unit/providers/test_scripted.py, unit/webhook/test_webhook_sender.py, and the other files here."""
 
 OTHER_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 """Not at the margin, or without a language: nothing would run it."""

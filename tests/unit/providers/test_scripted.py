@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from doc_snippets import blocks
 from fake_provider import answer as model_said
 from fake_provider import call, finish, said, text, thought, user
 from fake_provider import events_of as events
+from running_server import ROOT
 
 from app.providers import base
 from app.providers.catalogue import scripted_info
@@ -108,6 +110,12 @@ def test_a_script_file_and_one_that_is_none(tmp_path, content):
         load_script(script)
     script.write_text(json.dumps({"turns": [[{"text": "a"}], [{"status": 429}, {"cut": True}]]}))
     assert load_script(script) == [(Say("a"),), (Fail(429), Cut())]
+
+
+def test_the_script_of_the_documentation_can_be_played(tmp_path):
+    (script,) = [block for block in blocks((ROOT / "docs/configuration.md").read_text()) if block.kind == "json script"]
+    (tmp_path / "s.json").write_text(script.code)
+    assert len(load_script(tmp_path / "s.json")) == 3
 
 
 def test_a_step_that_is_not_one_says_so():
