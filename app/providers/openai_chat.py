@@ -115,7 +115,10 @@ _REASONS: dict[str, FinishReason] = {
     "function_call": "tool-calls",
     "content_filter": "content-filter",
     "error": "error",
+    **dict.fromkeys(("eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
+    "max_tokens": "length",
 }
+"""The last five are of servers that pass on their engine's own words. An answer with an unknown reason would be asked for again."""
 
 
 class ChatReader:
@@ -181,7 +184,7 @@ class ChatReader:
 
     def _stop(self, reason: str) -> list[StreamEvent]:
         """Some servers send `stop` although they called tools."""
-        known = _REASONS.get(reason, "unknown")
+        known = _REASONS.get(str(reason).lower(), "unknown")
         self._reason = "tool-calls" if known == "stop" and self._called else known
         return [*self._end_blocks(), *self._calls.finish_all()]
 

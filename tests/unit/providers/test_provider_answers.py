@@ -208,7 +208,8 @@ ENDS: dict[str, tuple[Any, dict[str, str]]] = {
     "chat": (
         lambda reason: [delta(reason)],
         {"stop": "stop", "length": "length", "tool_calls": "tool-calls", "function_call": "tool-calls"}
-        | {"content_filter": "content-filter", "eos": "unknown"},
+        | {"content_filter": "content-filter", "max_tokens": "length", "something": "unknown"}
+        | dict.fromkeys(("STOP", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
     ),
     "responses": (
         lambda reason: [done("incomplete", incomplete_details={"reason": reason})],
