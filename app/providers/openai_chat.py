@@ -118,7 +118,7 @@ _REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(("eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
     "max_tokens": "length",
 }
-"""The last five are of servers that pass on their engine's own words. An answer with an unknown reason would be asked for again."""
+"""The last five are of servers that pass on their engine's own words. An answer of unknown reason would be asked for again."""
 
 
 class ChatReader:
