@@ -67,9 +67,10 @@ async def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path, figure:
                     await asyncio.to_thread(server.kill)
                     await asyncio.to_thread(server.start)
             texts = await the_end(server)
-        async with following(server, 1) as [reference]:
-            pass
-    expected = sorted(set(reference.ids))
+            async with following(server, 1) as [reference]:
+                pass
+            expected = sorted(set(reference.ids))
+            await until(lambda: all(follower.cursor >= expected[-1] for follower in followers), "what came behind the end")
     missed = sum(len(set(expected) - set(follower.ids)) for follower in followers)
     doubled = sum(len(follower.ids) - len(set(follower.ids)) for follower in followers)
     wrong = sum(follower.texts != texts for follower in followers)
