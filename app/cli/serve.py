@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 4096
 SWITCH_SECONDS = 0.001
-"""How long a thread waits for a busy event loop, a fifth of Python's own time: a part's first text is shown when the writer's thread
-has stored it."""
+"""How long a thread waits for a busy event loop, a fifth of Python's own time: a part's first text is shown when the thread of
+the writer has stored it."""
 
 
 def serve(
