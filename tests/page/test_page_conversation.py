@@ -251,6 +251,9 @@ def test_commands_and_files_are_offered_while_one_types(desk: Desk) -> None:
 @pytest.mark.parametrize("name", ["50%25.txt", "100%.txt", "a#b?.txt", "back\\slash.txt", "é 文.txt"])
 def test_a_file_is_mentioned_whatever_its_name(desk: Desk, name: str) -> None:
     (desk.server.workspace / name).write_text("What is in it.")
+    find = f"{desk.server.base}/find/file"
+    while name not in httpx2.get(find, params={"query": name}).json():  # a list of the files is kept for a while
+        desk.page.wait_for_timeout(200)
     desk.model.play(["A file, then."])
     desk.prompt.press_sequentially(f"look at @{name.split()[0]}")
     desk.page.get_by_role("option", name=f"@{name}").click()
