@@ -26,7 +26,7 @@ from starlette.types import Receive
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.roles import READS
-from app.events.bus.base import Audience, Event, EventId, read_cursor
+from app.events.bus.base import Audience, Event, read_cursor
 from app.events.bus.frames import EventFrame, pieces
 from app.events.bus.listener import Listener
 from app.schema.base import Wire
@@ -293,10 +293,8 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
     else:
         user = listener.audience.owner if listener.audience else None
         cursor = read_cursor(wanted.cursor) if user is None else app.secret.cursors(user).open(wanted.cursor)
-        rest = await _rest(app, listener, EventId.read(wanted.cursor)) if listener.form.second else b""
         async for piece in _missed(app, listener, cursor):
-            yield piece + rest
-            rest = b""
+            yield piece
     if listener.form.second:
         from app.sessions.timeline import service
 
@@ -308,17 +306,6 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         # A server that stops sends its clients elsewhere, or to the next start: soon, but not all at one moment. The `retry` goes
         # out with a heartbeat, because simple readers do not expect a frame without data.
         yield b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
-
-
-async def _rest(app: Server, listener: Listener, received: EventId | None) -> bytes:
-    """Of the change that a client of the second API was told of last, what was to be told behind that event."""
-    if received is None:
-        return b""
-    from app.sessions.timeline import service
-
-    page = await app.replay.page(received.seq - 1, listener.directory, listener.audience)
-    frames = [listener.frame(event) for event in page.events[:1] if event.seq == received.seq]
-    return b"".join([await service.rest_of(app.timeline, frame, received, listener.form) for frame in frames])
 
 
 async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:

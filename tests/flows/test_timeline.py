@@ -235,18 +235,3 @@ async def test_what_was_missed_on_the_stream_of_all_events_is_told_too(tmp_path:
     missed = [event.data["durable"]["seq"] for event in events.seen if "durable" in event.data]
     assert set(missed) <= set(seqs(whole))
     assert [event.type for event in events.seen].count("session.next.prompted") == 1
-
-
-async def test_who_was_cut_off_behind_any_event_of_the_stream_of_all_is_told_the_rest(tmp_path: Path) -> None:
-    def numbered(events: list[Any]) -> list[str]:
-        return [event.data["id"] for event in events if "durable" in event.data]
-
-    async with running_app(tmp_path, turns=TURNS) as app:
-        session = await begin(app)
-        async with app.events("/api/event") as events:
-            await begin(app, "Hi", session=session)
-            await events.until("session.idle")
-        for number, last in enumerate(events.seen[:-1], start=1):
-            async with app.events("/api/event", cursor=last.event_id) as again:
-                await again.until("session.idle")
-            assert numbered(again.seen) == numbered(events.seen[number:]), last.type

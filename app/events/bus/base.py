@@ -20,7 +20,7 @@ PREFIX = "evt_"
 NEVER_GIVEN = -1
 """What an unknown id reads as: a cursor that is too old."""
 
-_WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})([0-9a-f]{{13}})")
+_WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})[0-9a-f]{{13}}")
 _LARGEST_SEQ = 16**13 - 1
 
 
@@ -46,12 +46,6 @@ class EventId(NamedTuple):
         """A new id, for an event that the journal does not have."""
         return cls(min(max(seq, 0), _LARGEST_SEQ), next(_marks()))
 
-    @classmethod
-    def read(cls, written: str) -> "EventId | None":
-        """None for a sealed id, and what is none."""
-        found = _WRITTEN.fullmatch(written)
-        return cls(*(int(digits, 16) for digits in found.groups())) if found else None
-
     def wire(self, seal: CursorSeal | None) -> bytes:
         if seal is not None:
             return b"evt_%b" % seal.seal(self.seq, stable=self.mark == 0)
@@ -60,8 +54,8 @@ class EventId(NamedTuple):
 
 def read_cursor(cursor: str) -> int:
     """The sequence of an event's id, or of the number in an `id:` line."""
-    if written := EventId.read(cursor):
-        return written.seq
+    if written := _WRITTEN.fullmatch(cursor):
+        return int(written[1], 16)
     return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else NEVER_GIVEN
 
 

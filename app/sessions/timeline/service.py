@@ -333,19 +333,9 @@ async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form:
 def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
     if isinstance(frame, PartFrame):
         yield from _text_events(frame, form)
-    else:
-        yield from _told(frame, form)
-
-
-async def rest_of(timeline: Timeline, frame: EventFrame, received: EventId, form: Format) -> bytes:
-    """The events beside a frame that come behind the one that a client has received."""
-    await timeline.tell([frame])
-    return b"".join(_told(frame, form, received))
-
-
-def _told(frame: EventFrame, form: Format, received: EventId = EventId(0)) -> Iterator[bytes]:
+        return
     for event in frame.translated or ():
-        if event.type not in _ALREADY_SENT and id_of_number(event.durable.seq) > received:
+        if event.type not in _ALREADY_SENT:
             content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
             yield _encoded(id_of_number(event.durable.seq), content, frame.directory, form)
 
