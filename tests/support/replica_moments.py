@@ -236,11 +236,17 @@ class Reverting(Moment):
                 while halfway.read_text() != "original\n":
                     await asyncio.sleep(0.001)
 
+    async def _is_finished(self) -> bool:
+        revert = (await self.c.get(f"/session/{self.session}")).get("revert")
+        return not (revert and revert.get("unfinished"))
+
     async def check(self, interrupts: bool) -> None:
+        async with asyncio.timeout(30):  # no status tells of a revert
+            while not await self._is_finished():
+                await asyncio.sleep(0.1)
         found = await self.same_everywhere()
         assert len(found) == 6, f"{len(found)} messages are left"
         revert = (await self.c.get(f"/session/{self.session}")).get("revert")
-        assert not (revert and revert.get("unfinished")), "the revert is unfinished"
         statuses = [task.result().status_code for task in self._tasks if task.done() and not task.exception()]
         assert revert or statuses != [200], "the revert was acknowledged and is lost"
         files = list((self.replicas.workspace / self.key).iterdir())
