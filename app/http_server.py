@@ -20,7 +20,7 @@ from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.api.errors import answering_the_last
+from app.api.errors import answering_cut_off_requests
 from app.settings import Settings
 from app.users.login import connected_terminal
 from app.workspace.terminals.terminal import INPUT_BYTES
@@ -263,7 +263,7 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
         max_connections = settings.max_connections
 
     config = Config(
-        answering_the_last(application),
+        answering_cut_off_requests(application),
         http=Protocol,
         log_level="error" if settings.log_level == "error" else "warning",
         access_log=False,

@@ -18,7 +18,7 @@ _LONGEST_SECONDS = 1e9
 
 class Settings(BaseSettings):
     """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the table of docs/configuration.md.
-    An empty variable, as Compose passes on, is none."""
+    An empty variable, as Compose passes on, counts as not set."""
 
     model_config = SettingsConfigDict(
         env_prefix="opensession_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False

@@ -286,7 +286,7 @@ def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
 _CUT_OFF = "The server stopped before this was done. Look whether it was, and send it again when the server is back."
 
 
-def answering_the_last(app: ASGIApp) -> ASGIApp:
+def answering_cut_off_requests(app: ASGIApp) -> ASGIApp:
     """A request that the end of the server cuts off is answered. uvicorn would answer with a 500, and log a traceback of each."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

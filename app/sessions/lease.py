@@ -47,7 +47,7 @@ class LateLease(SessionBusy):
 
 
 class PromptsKeptOut(SessionBusy):
-    """Another server does something with the session that no prompt may meet; it is stored behind that."""
+    """Another server reverts or deletes in the session, or the like: no prompt is stored until that is done."""
 
 
 @dataclass(frozen=True, slots=True)

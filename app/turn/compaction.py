@@ -18,7 +18,7 @@ from app.turn import ends, hooks
 from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
-from app.turn.context.window import AGENT, cut_middle, estimate, estimate_messages, request_options, shortened
+from app.turn.context.window import COMPACTION_AGENT, cut_middle, estimate, estimate_messages, request_options, shortened
 from app.turn.decide import is_final, newest
 from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
@@ -82,7 +82,7 @@ async def request(
 
 async def run(ctx: TurnContext, user: UserMessage, *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
-    agent = find_agent(ctx.instance.agents, AGENT)
+    agent = find_agent(ctx.instance.agents, COMPACTION_AGENT)
     wanted = agent.model or user.model
     model = ctx.instance.models.find(wanted)
     message = ctx.new_assistant(user, agent.name, wanted, summary=True)
@@ -154,11 +154,11 @@ def _unanswered(history: Sequence[MessageWithParts]) -> str:
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):
             break
-        texts[:0] = filter(None, map(_put_again, message.parts))
+        texts[:0] = filter(None, map(_repeated_text, message.parts))
     return "\n\n".join(texts)
 
 
-def _put_again(part: Part) -> str | None:
+def _repeated_text(part: Part) -> str | None:
     match part:
         case TextPart(synthetic=None | False, ignored=None | False):
             return part.text

@@ -134,6 +134,8 @@ class EditorLines:
             return
         if "method" in message and "id" in message:
             self._note_asked(message)
+            if message["method"] == DELETE:  # the SDK passes on extensions alone
+                message["method"] = f"_{DELETE}"
         self._received.put_nowait(message)
 
     def _cancelled(self, params: Any) -> Json:
@@ -145,8 +147,6 @@ class EditorLines:
         key, params = str(request["id"]), request.get("params")
         self._asked[key] = self._asked.get(key, 0) + 1
         self._all_answered.clear()
-        if request["method"] == DELETE:
-            request["method"] = f"_{DELETE}"
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         if request["method"] == "session/prompt" and isinstance(session_id, str):
             self._prompted[key] = session_id

@@ -26,13 +26,13 @@ from app.schema.part import Tokens
 from app.turn.context.history import to_model_messages
 from app.workspace.instance import Instance
 
-AGENT = "compaction"
+COMPACTION_AGENT = "compaction"
 """The agent that summarises conversations. A configuration may disable it."""
 
 
 def compacts_automatically(instance: Instance) -> bool:
     """Whether conversations are compacted automatically."""
-    return instance.config.compaction.auto is not False and AGENT in instance.agents
+    return instance.config.compaction.auto is not False and COMPACTION_AGENT in instance.agents
 
 
 def usable_tokens(instance: Instance, model: Model) -> int | None:

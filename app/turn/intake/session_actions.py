@@ -34,7 +34,7 @@ from app.tools.base import ToolContext, ToolError, ToolHost, ToolPermission, Too
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, hooks
 from app.turn.context.history import synthetic_text
-from app.turn.context.window import AGENT
+from app.turn.context.window import COMPACTION_AGENT
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
@@ -117,7 +117,7 @@ class SessionActions:
         ctx = self.prompts.turns.context(instance, self.live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         ctx.instance.models.find(model)
-        find_agent(instance.agents, AGENT)
+        find_agent(instance.agents, COMPACTION_AGENT)
         summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
         async with self.live.get(session_id).exclusive(summary), self._holding_lease(session_id):
             await self.reverts.clean_up(instance.location, session_id)
