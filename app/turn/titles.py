@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 MAX_LENGTH = 100
 PAUSE_SECONDS = 0.3
-"""How long a title request waits for the answer, so that the answers to simultaneous prompts begin before any title."""
+"""How long a title request waits for the answer, so that it delays neither that nor how answers to other prompts begin."""
 MAX_REMEMBERED = 10_000
 """How many sessions are remembered so that their title is not requested again."""
 _MAX_ATTEMPTS = 3
@@ -53,7 +53,7 @@ class Titles:
         self, instance: Instance, session: Session, history: Sequence[MessageWithParts], answered: asyncio.Event
     ) -> asyncio.Task[None] | None:
         """The task that sets the title of the session and of its first prompt's summary; None if no title is needed or one is
-        requested already. `answered` is set when the turn's answer is stored. Logs a failure; the session keeps its default."""
+        requested already. `answered` is set when the session's turns are over. Logs a failure; the session keeps its default."""
         is_wanted = "title" in instance.agents and session.id not in self._requested
         context = title_context(session, history) if is_wanted else None
         if context is None:

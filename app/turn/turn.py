@@ -64,7 +64,6 @@ class Turn:
         finally:
             if (diffs := self._ctx.diffs.finish()) is not None:
                 await asyncio.wait({diffs}, timeout=self._diff_timeout)  # nothing waits for the title
-            self._ctx.answered.set()
 
     async def _loop(self) -> None:
         ctx, goes_on = self._ctx, True

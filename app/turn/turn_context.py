@@ -155,7 +155,7 @@ class TurnContext:
     record: TurnRecord = field(default_factory=TurnRecord)
     deadline: Deadline = field(default_factory=Deadline)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the turn's answer is stored."""
+    """Set when the session's turns are over and who has prompted is answered."""
     session: Session = field(init=False)
     history: Sequence[MessageWithParts] = ()
     title: asyncio.Task[None] | None = None

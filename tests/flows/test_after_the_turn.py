@@ -58,6 +58,18 @@ async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
     assert len(title_requests(app)) == 1
 
 
+async def test_a_title_is_requested_when_the_prompt_is_answered(tmp_path: Path) -> None:
+    at_work: list[list[str]] = []
+
+    def title(request: ModelRequest) -> ScriptedTurn:
+        at_work.append(list(app.services.live.at_work))
+        return (Say(TITLE),)
+
+    async with talking(tmp_path, provider=ScriptedProvider([[say("One.")]], title=title)) as (app, session):
+        await untitled_answer(app, session)
+    assert at_work == [[]]
+
+
 async def test_a_title_overwrites_no_name_and_none_is_requested_for_a_session_that_has_one(tmp_path: Path) -> None:
     provider, gate = SlowTitles([say("One.")]), asyncio.Event()
     async with talking(tmp_path, provider=provider) as (app, session), app.events() as events:

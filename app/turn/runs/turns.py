@@ -203,7 +203,7 @@ class Turns:
 
     async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
         record = TurnRecord(live.id)
-        ctx = TurnContext(self._services, self._run_subagent, work.instance, live, work.joined, record)
+        ctx = TurnContext(self._services, self._run_subagent, work.instance, live, work.joined, record, answered=work.ended)
         work.deadline = ctx.deadline
         with self._services.observer.turn(record):
             try:
