@@ -10,19 +10,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from app.util.project_files import MAX_BYTES, MAX_ENTRIES, FileRefused, anywhere, list_folder, read_bytes
+from app.util.project_files import MAX_BYTES, MAX_ENTRIES, FileRefused, anywhere, list_folder, read_small
 
 _ANY_SIZE = ("index", "packed-refs", "shallow", "info/grafts", "info/sparse-checkout", "logs/HEAD", "ORIG_HEAD", "FETCH_HEAD")
 _SMALL = (
-    "HEAD",
-    "config",
-    "config.worktree",
-    "commondir",
-    "gitdir",
-    "info/exclude",
-    "info/attributes",
-    "objects/info/alternates",
+    *("HEAD", "config", "config.worktree", "commondir", "gitdir"),
+    *("info/exclude", "info/attributes", "objects/info/alternates"),
 )
+REPOSITORY_FILES = (*_SMALL, *_ANY_SIZE)
+"""What git opens in a git directory and in the repository's, beside the folders of objects and references."""
 _OF_CHECKOUT = (".gitattributes", ".gitignore", ".gitmodules", ".mailmap")
 _FILE_KEYS = {"path", "excludesfile", "attributesfile", "file"}
 """Keys of a configuration whose values git reads, such as `include.path`."""
@@ -106,11 +102,3 @@ def _refused(paths: Iterable[str], limit: float = MAX_BYTES) -> Iterator[FileRef
             yield FileRefused(path, "is no ordinary file")
         elif found.st_size > limit and not stat.S_ISDIR(found.st_mode):
             yield FileRefused(path, f"is larger than {MAX_BYTES // 1024} KiB")
-
-
-def read_small(path: str | Path) -> str:
-    """Empty for anything but a small regular file, which `obstacle` refuses."""
-    try:
-        return (read_bytes(path, anywhere) or b"").decode("utf-8", "surrogateescape")
-    except (OSError, ValueError):
-        return ""

@@ -138,6 +138,14 @@ def read_bytes(path: str | Path, within: Within, limit: int = MAX_BYTES) -> byte
         raise
 
 
+def read_small(path: str | Path, top: Path | str = "/") -> str:
+    """Empty for anything but a regular file of at most MAX_BYTES that lies below `top`, which is resolved."""
+    try:
+        return (read_bytes(path, lambda real: is_below(real, str(top))) or b"").decode("utf-8", "surrogateescape")
+    except (OSError, ValueError):
+        return ""
+
+
 @contextmanager
 def open_folder(path: str | Path, within: Within) -> Iterator[int]:
     """A descriptor while the block runs. Raises FileRefused, OSError."""
@@ -350,16 +358,17 @@ def find_program(name: str, directory: Path, top: Path, search_path: str | None,
     return (not is_configured and shutil.which(name, path=own)) or shutil.which(name, path=search_path)
 
 
-def text_of(path: Path, top: Path) -> str:
-    """Empty for a path that is no short file of the project."""
-    try:
-        return (read_bytes(path, lambda real: is_below(real, str(top))) or b"").decode(errors="replace")
-    except OSError:
-        return ""
+def has_marker(folder: Path, markers: Iterable[str], top: Path) -> bool:
+    """Whether the folder has one of the files: `name`, in which `*` stands for any letters, or `name:text`, a file with this
+    text."""
+    for marker in markers:
+        name, _, text = marker.partition(":")
+        if text in read_small(folder / name, top) if text else _has_file(folder, name, top):
+            return True
+    return False
 
 
-def has_file(folder: Path, pattern: str, top: Path) -> bool:
-    """Whether the folder has a file whose name matches; `*` stands for any letters."""
+def _has_file(folder: Path, pattern: str, top: Path) -> bool:
     if "*" not in pattern:
         return os.path.exists(folder / pattern)  # noqa: PTH110  False for what cannot be asked for; a Path raises
     try:

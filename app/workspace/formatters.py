@@ -5,7 +5,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from app.schema.config import FormatterConfig
 from app.schema.project import FormatterStatus
 from app.tools import process
 from app.tools.command_output import CommandOutput
-from app.util.project_files import above, find_program, has_file, text_of
+from app.util.project_files import above, find_program, has_marker, read_small
 
 _WEB = """
 .js .jsx .mjs .cjs .ts .tsx .mts .cts .html .htm .css .scss .sass .less .vue .svelte .json .jsonc .yaml .yml .toml .xml .md .mdx
@@ -32,27 +32,6 @@ log = logging.getLogger(__name__)
 FormatterChoice = bool | Mapping[str, FormatterConfig] | None
 
 
-@dataclass(frozen=True, slots=True)
-class FormattedProject:
-    """The files that say which formatters a project uses: from the directory up to the checkout's top."""
-
-    directory: Path
-    top: Path
-
-    def has(self, *names: str) -> bool:
-        return any(has_file(place, name, self.top) for place in self._places() for name in names)
-
-    def says(self, text: str, *names: str) -> bool:
-        """Whether a file with one of these names has the text."""
-        return any(text in text_of(place / name, self.top) for place in self._places() for name in names)
-
-    def depends(self, package: str, name: str = "package.json") -> bool:
-        return any(package in _dependencies(text_of(place / name, self.top)) for place in self._places())
-
-    def _places(self) -> list[Path]:
-        return list(above(self.directory / "file", self.top))
-
-
 def _dependencies(text: str) -> set[str]:
     """The dependencies in a package.json, or a similar file."""
     try:
@@ -64,29 +43,20 @@ def _dependencies(text: str) -> set[str]:
     return {name for one in found if isinstance(one, Mapping) for name in one}
 
 
-def _uses_ruff(project: FormattedProject) -> bool:
-    return (
-        project.has("ruff.toml", ".ruff.toml")
-        or project.says("[tool.ruff", "pyproject.toml")
-        or project.says("ruff", "requirements.txt", "pyproject.toml", "Pipfile")
-    )
-
-
-def _uses_black(project: FormattedProject) -> bool:
-    named = project.says("[tool.black]", "pyproject.toml") or project.says("black", "requirements.txt", "Pipfile")
-    return named and not _uses_ruff(project)
-
-
 @dataclass(frozen=True, slots=True)
 class FormatterKind:
-    """`command`: its words, with `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: formatters that
-    are preferred, whatever their configuration. `trial`: words that its program must accept without an error."""
+    """`command`: its words, with `$FILE` for the file. The project has chosen it if it has one of the `markers` in the directory
+    or above, or the `dependency`, as `file:package`; without both it always has. `unless`: markers of projects that another
+    formatter is for. `preferred`: formatters instead of which it is not run, whatever their configuration. `trial`: words that
+    its program must accept without an error."""
 
     name: str
     command: tuple[str, ...]
     extensions: tuple[str, ...]
-    is_used: Callable[[FormattedProject], bool] = lambda project: True
-    unless: tuple["FormatterKind", ...] = ()
+    markers: tuple[str, ...] = ()
+    dependency: str = ""
+    unless: tuple[str, ...] = ()
+    preferred: tuple["FormatterKind", ...] = ()
     trial: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     is_configured: bool = False
@@ -95,17 +65,33 @@ class FormatterKind:
     def formats(self, path: Path) -> bool:
         return path.name.endswith(self.extensions)
 
+    def is_used(self, directory: Path, top: Path) -> bool:
+        places = list(above(directory / "file", top))
+        if any(has_marker(place, self.unless, top) for place in places):
+            return False
+        if self.dependency:
+            name, _, package = self.dependency.partition(":")
+            return any(package in _dependencies(read_small(place / name, top)) for place in places)
+        return not self.markers or any(has_marker(place, self.markers, top) for place in places)
 
-def _kind(name: str, command: str, extensions: str, is_used: Callable[[FormattedProject], bool] | None = None) -> FormatterKind:
-    kind = FormatterKind(name, (*command.split(), "$FILE"), tuple(extensions.split()))
-    return replace(kind, is_used=is_used) if is_used else kind
+
+def _kind(name: str, command: str, extensions: str, markers: str = "", **others: Any) -> FormatterKind:
+    return FormatterKind(name, (*command.split(), "$FILE"), tuple(extensions.split()), tuple(markers.split()), **others)
 
 
-_RUFF = _kind("ruff", "ruff format", ".py .pyi", _uses_ruff)
-_BLACK = _kind("black", "black --quiet", ".py .pyi", _uses_black)
-_UV = replace(
-    _kind("uv", "uv format --", ".py .pyi"),
-    unless=(_RUFF, _BLACK),
+_RUFF = _kind("ruff", "ruff format", ".py .pyi", "ruff.toml .ruff.toml requirements.txt:ruff pyproject.toml:ruff Pipfile:ruff")
+_BLACK = _kind(
+    "black",
+    "black --quiet",
+    ".py .pyi",
+    "pyproject.toml:[tool.black] requirements.txt:black Pipfile:black",
+    unless=_RUFF.markers,
+)
+_UV = _kind(
+    "uv",
+    "uv format --",
+    ".py .pyi",
+    preferred=(_RUFF, _BLACK),
     trial=("format", "--", "--help"),
     environment={"UV_OFFLINE": "1"},  # it would download ruff
 )
@@ -113,51 +99,39 @@ _UV = replace(
 WELL_KNOWN = (
     _kind("gofmt", "gofmt -w", ".go"),
     _kind("mix", "mix format", ".ex .exs .eex .heex .leex .neex .sface"),
-    _kind("prettier", "prettier --write", _WEB, lambda project: project.depends("prettier")),
-    _kind("oxfmt", "oxfmt", ".js .jsx .mjs .cjs .ts .tsx .mts .cts", lambda project: project.depends("oxfmt")),
-    _kind(
-        "biome",
-        "biome format --write",
-        _WEB,
-        lambda project: project.has("biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc"),
-    ),
+    _kind("prettier", "prettier --write", _WEB, dependency="package.json:prettier"),
+    _kind("oxfmt", "oxfmt", ".js .jsx .mjs .cjs .ts .tsx .mts .cts", dependency="package.json:oxfmt"),
+    _kind("biome", "biome format --write", _WEB, "biome.json biome.jsonc .biome.json .biome.jsonc"),
     _kind("zig", "zig fmt", ".zig .zon"),
-    _kind(
-        "clang-format",
-        "clang-format -i",
-        ".c .cc .cpp .cxx .c++ .h .hh .hpp .hxx .h++ .ino .C .H",
-        lambda project: project.has(".clang-format"),
-    ),
+    _kind("clang-format", "clang-format -i", ".c .cc .cpp .cxx .c++ .h .hh .hpp .hxx .h++ .ino .C .H", ".clang-format"),
     _kind("ktlint", "ktlint -F", ".kt .kts"),
     _RUFF,
     _BLACK,
-    _kind("air", "air format", ".R", lambda project: project.has("air.toml", ".air.toml")),
+    _kind("air", "air format", ".R", "air.toml .air.toml"),
     _UV,
     _kind("rubocop", "rubocop --autocorrect", ".rb .rake .gemspec .ru"),
     _kind("standardrb", "standardrb --fix", ".rb .rake .gemspec .ru"),
     _kind("htmlbeautifier", "htmlbeautifier", ".erb .html.erb"),
     _kind("dart", "dart format", ".dart"),
-    _kind("ocamlformat", "ocamlformat -i", ".ml .mli", lambda project: project.has(".ocamlformat")),
+    _kind("ocamlformat", "ocamlformat -i", ".ml .mli", ".ocamlformat"),
     _kind("terraform", "terraform fmt", ".tf .tfvars"),
     _kind("latexindent", "latexindent -w -s", ".tex"),
     _kind("gleam", "gleam format", ".gleam"),
     _kind("shfmt", "shfmt -w", ".sh .bash"),
     _kind("nixfmt", "nixfmt", ".nix"),
     _kind("rustfmt", "rustfmt", ".rs"),
-    _kind("pint", "./vendor/bin/pint", ".php", lambda project: project.depends("laravel/pint", "composer.json")),
+    _kind("pint", "./vendor/bin/pint", ".php", dependency="composer.json:laravel/pint"),
     _kind("ormolu", "ormolu -i", ".hs"),
     _kind("cljfmt", "cljfmt fix --quiet", ".clj .cljs .cljc .edn"),
     _kind("dfmt", "dfmt -i", ".d"),
 )
 
 
-def configured(config: bool | Mapping[str, FormatterConfig] | None, flags: Flags) -> list[FormatterKind]:
-    """The formatters that may be run; none for `false`. oxfmt only with its flag."""
+def configured(config: FormatterChoice) -> list[FormatterKind]:
+    """The formatters that may be run; none for `false`."""
     if config is False:
         return []
     kinds = {kind.name: kind for kind in WELL_KNOWN}
-    if not flags.experimental_oxfmt:
-        kinds["oxfmt"] = replace(kinds["oxfmt"], is_used=lambda project: False)
     for name, entry in (config if isinstance(config, Mapping) else {}).items():
         if entry.disabled:
             kinds.pop(name, None)
@@ -172,7 +146,7 @@ def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
         kind = replace(kind, extensions=tuple(entry.extensions))
     if not entry.command:
         return kind
-    return replace(kind, command=tuple(entry.command), unless=(), trial=(), is_configured=True)
+    return replace(kind, command=tuple(entry.command), preferred=(), trial=(), is_configured=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,29 +159,22 @@ class FormatterRun:
     trial: Sequence[str] = ()
 
 
+@dataclass(eq=False)
 class Formatters:
     """`environment`: the variables of this process that programs see."""
 
-    def __init__(
-        self,
-        workspace: SandboxWorkspace,
-        sandbox: Sandbox,
-        environment: Mapping[str, str],
-        config: FormatterChoice,
-        flags: Flags = Flags(),
-    ) -> None:
-        self._workspace = workspace
-        self._sandbox = sandbox
-        self._environment = environment
-        self._config = config
-        self._flags = flags
-        self._tried: dict[str, bool] = {}
-        self._slow_until: dict[str, float] = {}
-        self._logged: set[str] = set()
+    _workspace: SandboxWorkspace
+    _sandbox: Sandbox
+    _environment: Mapping[str, str]
+    _config: FormatterChoice
+    _flags: Flags = field(default_factory=Flags)
+    _tried: dict[str, bool] = field(default_factory=dict, init=False)
+    _slow_until: dict[str, float] = field(default_factory=dict, init=False)
+    _logged: set[str] = field(default_factory=set, init=False)
 
     @cached_property
     def _kinds(self) -> list[FormatterKind]:
-        return configured(self._config, self._flags)
+        return configured(self._config)
 
     async def due(self, path: Path) -> list[FormatterRun]:
         """The formatters to run on this file, in order; only those that work."""
@@ -268,11 +235,12 @@ class Formatters:
 
     def _command(self, kind: FormatterKind) -> list[str] | None:
         """None if the project does not use the formatter, or its program is not found."""
-        *tops, directory = self._workspace.real_directories()
-        top = tops[0] if tops else directory  # outside git
-        if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):
+        directories = self._workspace.real_directories()
+        top, directory = directories[0], directories[-1]
+        is_off = kind.name == "oxfmt" and not self._flags.experimental_oxfmt
+        if not kind.is_configured and (is_off or not kind.is_used(directory, top)):
             return None
-        if any(self._command(other) for other in kind.unless):
+        if any(self._command(other) for other in kind.preferred):
             return None
         name, *arguments = kind.command
         path = self._environment.get("PATH")

@@ -1,6 +1,6 @@
 """The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,8 +50,12 @@ _Mounts = dict[Path, list[str]]
 
 def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) -> list[str]:
     """The command line before the command's own words. `variables`: the number of `numbered` ones."""
-    within = [*_file_system(machine, scope), *_kernel(machine), *_closed(machine, scope)]
-    return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *_ending(machine, scope, variables)]
+    devices = ["--proc", "/proc", "--dev", "/dev"]
+    for path in machine.kernel_files:
+        devices += _bind("--ro-bind-try", path)
+    script = SUPERVISOR.replace("{check}", _check(machine, scope))
+    limits = (machine.memory_kilobytes, machine.processes, variables)
+    return _arguments(machine, scope, devices, [script, "sandbox", *map(str, limits)])
 
 
 def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
@@ -60,9 +64,15 @@ def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
     container does not reap."""
     shown = {*scope.read, *scope.write}  # with what lies there, such as /etc/localtime: a link, which nothing can be bound to
     machine = replace(machine, system=tuple(path for path in machine.system if shown.isdisjoint(path.parents)))
-    within = [*_file_system(machine, scope), *_FEW_DEVICES, *_closed(machine, scope)]
     script = f'trap : TERM\n{_check(machine, scope)}\n"$@"\nexit $?'
-    ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", script, "sandbox", *_places(scope)]
+    return _arguments(machine, scope, _FEW_DEVICES, [script, "sandbox"])
+
+
+def _arguments(machine: MachineFacts, scope: SandboxScope, devices: Sequence[str], script: Sequence[str]) -> list[str]:
+    """`script`: the shell's, with its first words; the places that it checks follow."""
+    closed = (word for place in (Path("/"), *_above(machine, scope)) for word in ("--remount-ro", str(place)))
+    within = [*_file_system(machine, scope), *devices, *closed]
+    ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", *script, *(str(path) for path, _ in scope.identities)]
     return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *ending]
 
 
@@ -93,17 +103,6 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
         yield from mounts[destination]
 
 
-def _kernel(machine: MachineFacts) -> Iterator[str]:
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    for path in machine.kernel_files:
-        yield from ("--ro-bind-try", str(path), str(path))
-
-
-def _closed(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
-    for place in (Path("/"), *_above(machine, scope)):
-        yield from ("--remount-ro", str(place))
-
-
 def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
     """By destination; a later entry replaces an earlier one."""
     shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write)
@@ -115,16 +114,15 @@ def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
         **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *machine.git_files, *scope.read)},
         **{mask.path: _hide(mask) for mask in (*machine.masks, *scope.masks) if _is_shown(mask.path, shown, set(own))},
         **{path: _bind("--bind-try", path) for path in scope.write},
-        **{path: [_option(source, scope), str(source), str(path)] for source, path in scope.spellings},
+        **{
+            path: ["--bind-try" if source in scope.write else "--ro-bind-try", str(source), str(path)]
+            for source, path in scope.spellings
+        },
     }
 
 
 def _own(place: Path, source: Path | None) -> list[str]:
     return ["--bind", str(source), str(place)] if source else ["--tmpfs", str(place)]
-
-
-def _option(path: Path, scope: SandboxScope) -> str:
-    return "--bind-try" if path in scope.write else "--ro-bind-try"
 
 
 def _above(machine: MachineFacts, scope: SandboxScope) -> list[Path]:
@@ -148,19 +146,8 @@ def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
     return path not in shown and bool(above) and above[0] in shown
 
 
-def _ending(machine: MachineFacts, scope: SandboxScope, variables: int) -> Iterator[str]:
-    yield from ("--chdir", str(scope.directory), "--")
-    limits = (machine.memory_kilobytes, machine.processes, variables)
-    script = SUPERVISOR.replace("{check}", _check(machine, scope))
-    yield from (machine.shell, "-c", script, "sandbox", *map(str, limits), *_places(scope))
-
-
-def _places(scope: SandboxScope) -> list[str]:
-    return [str(path) for path, _ in scope.identities]
-
-
 def _check(machine: MachineFacts, scope: SandboxScope) -> str:
-    """The part of the script that checks the `_places`, which are its next words."""
+    """The part of the script that checks the scope's places, which are its next words."""
     if not scope.identities:
         return ""
     count = len(scope.identities)

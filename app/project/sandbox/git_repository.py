@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from app.util.git_obstacles import read_small, repository_obstacle
+from app.util.git_obstacles import REPOSITORY_FILES, repository_obstacle
+from app.util.project_files import read_small
 
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 _FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
 """A section can begin anywhere in a line."""
-_SMALL_FILES = (
-    *("HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow"),
-    *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
-)
 _FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
 _MOST_ENTRIES = 20_000
 
@@ -107,7 +104,7 @@ def _way_out(folder: Path) -> str | None:
 
 def _links(folder: Path) -> Iterator[Path]:
     """The symbolic links among the files that git reads and writes."""
-    yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
+    yield from (folder / name for name in (*REPOSITORY_FILES, *_FOLDERS) if (folder / name).is_symlink())
     flat = (folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees"))
     entries = chain(chain.from_iterable(map(_entries, flat)), _entries_below([folder / "refs", folder / "logs"]))
     yield from (Path(entry.path) for entry in islice(entries, _MOST_ENTRIES) if entry.is_symlink())

@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from app.project.sandbox.bubblewrap import arguments
-from app.project.sandbox.scope import MachineFacts, Mask, SandboxWorkspace, is_private, may_be_granted, scope_of
-from app.util.git_obstacles import read_small
+from app.project.sandbox.scope import MachineFacts, Mask, SandboxWorkspace, may_be_shown, scope_of
+from app.util.project_files import read_small
 
 _MOST_FILES = 100
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)[^\]"]*(?:"[^"]*"\s*)?\](.*)')
@@ -104,12 +104,7 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
         processes=PROCESSES,
         kernel_files=tuple(_kernel_files()),
     )
-    return replace(machine, git_files=tuple(path for path in git_files(home, environment) if _may_be_shown(path, machine)))
-
-
-def _may_be_shown(path: Path, machine: MachineFacts) -> bool:
-    real = _real(path)
-    return may_be_granted(real, machine) and not is_private(real, machine)
+    return replace(machine, git_files=tuple(path for path in git_files(home, environment) if may_be_shown(_real(path), machine)))
 
 
 def for_own_programs(machine: MachineFacts) -> MachineFacts:

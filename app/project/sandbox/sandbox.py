@@ -19,8 +19,7 @@ from app.project.sandbox.scope import (
     SandboxWorkspace,
     Walls,
     found_paths,
-    is_private,
-    may_be_granted,
+    may_be_shown,
     opened_for,
     scope_of,
     server_scope,
@@ -141,7 +140,7 @@ def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
     if any(real.is_relative_to(root) for root in walls.hidden()):
         return False
     is_shown_to_all = any(real.is_relative_to(place) for place in (*machine.system, *machine.toolchains))
-    return is_shown_to_all or (may_be_granted(real, machine) and not is_private(real, machine) and walls.admits(str(real)))
+    return is_shown_to_all or (may_be_shown(real, machine) and walls.admits(str(real)))
 
 
 def remove_unused(data_dir: Path, now: float) -> None:

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
 
 from app.project.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
@@ -106,17 +105,13 @@ def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:
 class FoundPath:
     """A file or directory as it was found: `real`, without symlinks, and `identity` are of the same moment."""
 
-    name: Path
+    path: Path
     real: Path
     identity: Identity
 
     @property
     def is_directory(self) -> bool:
         return self.real.is_dir()
-
-    @classmethod
-    def of(cls, held: HeldDirectory) -> Self:
-        return cls(held.path, held.real, held.identity)
 
 
 def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
@@ -168,31 +163,15 @@ def scope_of(
         [place for place in found_paths(map(environment.expand_path, names)) if may_be_granted(place.real, machine)]
         for names in (config.write, config.read)
     )
-    write = [*configured, *(place for place in (*opened, *always) if may_open(place.real))]
-    return _scope(machine, workspace, directory, held, write=write, read=[*shown, *named])
-
-
-def _scope(
-    machine: MachineFacts,
-    workspace: SandboxWorkspace,
-    directory: Path,
-    held: Sequence[HeldDirectory],
-    *,
-    write: Sequence[FoundPath],
-    read: Sequence[FoundPath],
-) -> SandboxScope:
-    of_work = list(map(FoundPath.of, held))
-    places = [*read, *write, *of_work]
-    return SandboxScope(
-        directory=directory,
-        project=held[0].real,
-        write=tuple(dict.fromkeys(place.real for place in (*of_work, *write))),
-        read=tuple(dict.fromkeys(place.real for place in read)),
-        spellings=_spellings(places),
-        masks=(*_masks(machine, [place.real for place in places]), *_others(workspace.walls)),
-        network=workspace.config.network is not False,
+    return _scope(
+        machine,
+        directory,
+        workspace.walls,
+        work=held,
+        write=[*configured, *(place for place in (*opened, *always) if may_open(place.real))],
+        read=[*shown, *named],
+        network=config.network is not False,
         private=private_directory(machine.data_dir, held[0].real),
-        identities=_identities(places),
     )
 
 
@@ -200,28 +179,34 @@ def server_scope(
     machine: MachineFacts, directory: Path, write: Sequence[HeldDirectory], read: Iterable[Path], walls: Walls = NO_WALLS
 ) -> SandboxScope:
     """For a program of the server's own, such as git. Raises OSError."""
-    places = list(map(FoundPath.of, write))
-    shown = [place.real for place in places]
+    scope = _scope(machine, directory, walls, work=write)
+    return replace(scope, read=tuple(dict.fromkeys(read)))
+
+
+def _scope(
+    machine: MachineFacts,
+    directory: Path,
+    walls: Walls,
+    *,
+    work: Sequence[HeldDirectory],
+    write: Sequence[FoundPath] = (),
+    read: Sequence[FoundPath] = (),
+    network: bool = False,
+    private: Path | None = None,
+) -> SandboxScope:
+    places: list[FoundPath | HeldDirectory] = [*read, *write, *work]
     return SandboxScope(
         directory=directory,
-        project=shown[0],
-        write=tuple(dict.fromkeys(shown)),
-        read=tuple(dict.fromkeys(read)),
-        spellings=_spellings(places),
-        masks=(*_masks(machine, shown), *_others(walls)),
-        network=False,
-        private=None,
-        identities=_identities(places),
+        project=work[0].real,
+        write=tuple(dict.fromkeys([*(held.real for held in work), *(place.real for place in write)])),
+        read=tuple(dict.fromkeys(place.real for place in read)),
+        spellings=tuple(dict.fromkeys((place.real, place.path) for place in places if place.real != place.path)),
+        masks=(*_masks(machine, [place.real for place in places]), *_others(walls)),
+        network=network,
+        private=private,
+        # By mount, because what is at a path may be replaced between two of them.
+        identities=tuple({path: place.identity for place in places for path in (place.real, place.path)}.items()),
     )
-
-
-def _spellings(places: Sequence[FoundPath]) -> tuple[tuple[Path, Path], ...]:
-    return tuple(dict.fromkeys((place.real, place.name) for place in places if place.real != place.name))
-
-
-def _identities(places: Sequence[FoundPath]) -> tuple[tuple[Path, Identity], ...]:
-    """By mount, because what is at a path may be replaced between two of them."""
-    return tuple({path: place.identity for place in places for path in (place.real, place.name)}.items())
 
 
 def private_directory(data_dir: Path, top: Path) -> Path:
@@ -236,10 +221,11 @@ def may_be_granted(path: Path, machine: MachineFacts) -> bool:
     return path != Path("/") and not any(path.is_relative_to(own) for own in _OWN)
 
 
-def is_private(path: Path, machine: MachineFacts) -> bool:
-    """Whether the path is among the keys of the home directory, or in what is hidden: the server's other roots."""
+def may_be_shown(path: Path, machine: MachineFacts) -> bool:
+    """Nor the keys of the home directory, and what is hidden: the server's other roots."""
     stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
-    return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
+    hidden = (*stores, *(mask.path for mask in machine.masks))
+    return may_be_granted(path, machine) and not any(path.is_relative_to(each) for each in hidden)
 
 
 def opened_for(path: Path, machine: MachineFacts) -> Path | None:

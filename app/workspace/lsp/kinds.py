@@ -1,6 +1,7 @@
 """The kinds of language servers: the well-known ones, as a configuration changes them. Nothing is ever downloaded."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from app.project.config.flags import Flags
 from app.schema.config import LspConfig
-from app.util.project_files import above, find_program, has_file, text_of
+from app.util.project_files import above, find_program, has_marker
 
 Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
 """Takes a root and the checkout's top. None: the server cannot work there."""
@@ -18,8 +19,8 @@ Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
 @dataclass(frozen=True, slots=True)
 class ServerKind:
     """`commands`: the first whose program is found is used. `extensions`: of its files; none: all files. `markers`: the root is
-    the nearest directory above a file that has one; `name:text` is a file with this text. Without a marker the root is the
-    directory, or, if `strict`, there is no server. `outer`: markers of a directory with several projects, which is the root
+    the nearest directory above a file that has one. Without a marker the root is the directory, or, if `strict`, there is no
+    server. `outer`: markers of a directory with several projects, which is the root
     instead. `unless`: markers of projects that another server is for."""
 
     id: str
@@ -40,9 +41,9 @@ class ServerKind:
     def root_of(self, path: Path, directory: Path, top: Path) -> Path | None:
         """The root for a file; None if this kind has no server for it."""
         places = list(above(path, directory if path.is_relative_to(directory) else top))
-        if any(_has(place, self.unless, top) for place in places):
+        if any(has_marker(place, self.unless, top) for place in places):
             return None
-        roots = (place for markers in (self.outer, self.markers) for place in places if _has(place, markers, top))
+        roots = (place for markers in (self.outer, self.markers) for place in places if has_marker(place, markers, top))
         return next(roots, None if self.strict else directory)
 
     def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
@@ -51,14 +52,6 @@ class ServerKind:
             if program := find_program(name, root, top, search_path, is_configured=self.is_configured):
                 return [program, *arguments]
         return [*self.commands[0]] if self.is_configured else None
-
-
-def _has(place: Path, markers: Sequence[str], top: Path) -> bool:
-    for marker in markers:
-        name, _, text = marker.partition(":")
-        if has_file(place, name, top) and (not text or text in text_of(place / name, top)):
-            return True
-    return False
 
 
 def _python(root: Path, top: Path) -> Mapping[str, Any]:
@@ -102,114 +95,98 @@ def _eslint(root: Path, top: Path) -> Mapping[str, Any] | None:
     }
 
 
-def _always(settings: Mapping[str, Any]) -> Initialization:
-    return lambda root, top: settings
+def _kind(
+    name: str, commands: str, extensions: str, markers: str = "", outer: str = "", unless: str = "", **others: Any
+) -> ServerKind:
+    """`commands`: separated by ` | `; the other texts by spaces."""
+    programs = tuple(tuple(shlex.split(command)) for command in commands.split(" | "))
+    names = {"markers": markers, "outer": outer, "unless": unless}
+    places: dict[str, Any] = {field: tuple(text.split()) for field, text in names.items()}
+    return ServerKind(name, programs, tuple(extensions.split()), **places, **others)
 
 
-_LOCKS = ("package-lock.json", "bun.lockb", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
-_DENO = ("deno.json", "deno.jsonc")
-_BIOME = ("biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc")
-_PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "pyrightconfig.json")
-_RUFF = ("ruff.toml", ".ruff.toml", "pyproject.toml:[tool.ruff")
-_SCRIPTS = (".ts", ".tsx", ".js", ".jsx", ".mjs")
-_MODULES = (*_SCRIPTS, ".cjs", ".mts", ".cts")
-_COMPONENTS = (".vue", ".astro", ".svelte")
-_C = (".c", ".cpp", ".cc", ".cxx", ".c++", ".h", ".hpp", ".hh", ".hxx", ".h++")
-_BUILT = ("compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "Makefile")
-_SOLUTION = ("*.sln", "*.slnx", "global.json")
-_JAVA = ("pom.xml", "build.gradle", "build.gradle.kts", ".project", ".classpath")
-_KOTLIN = ("gradlew", "build.gradle.kts", "build.gradle", "pom.xml")
-_LUA = (".luarc.json", ".luarc.jsonc", ".luacheckrc", ".stylua.toml", "stylua.toml", "selene.toml", "selene.yml")
-_CLOJURE = ("deps.edn", "project.clj", "shadow-cljs.edn", "bb.edn", "build.boot")
-_PIPES = "--stdio"
-_JULIA = ("julia", "--startup-file=no", "--history-file=no", "-e", "using LanguageServer; runserver()")
+_LOCKS = "package-lock.json bun.lockb bun.lock pnpm-lock.yaml yarn.lock"
+_DENO = "deno.json deno.jsonc"
+_BIOME = "biome.json biome.jsonc .biome.json .biome.jsonc"
+_PYTHON = "pyproject.toml setup.py setup.cfg requirements.txt Pipfile pyrightconfig.json"
+_PYRIGHT = "pyright-langserver --stdio | basedpyright-langserver --stdio"
+_SCRIPTS = ".ts .tsx .js .jsx .mjs"
+_MODULES = f"{_SCRIPTS} .cjs .mts .cts"
+_COMPONENTS = ".vue .astro .svelte"
+_C = ".c .cpp .cc .cxx .c++ .h .hpp .hh .hxx .h++"
+_BUILT = "compile_commands.json compile_flags.txt .clangd CMakeLists.txt Makefile"
+_SOLUTION = "*.sln *.slnx global.json"
+_JAVA = "pom.xml build.gradle build.gradle.kts .project .classpath"
+_KOTLIN = "gradlew build.gradle.kts build.gradle pom.xml"
+_GRADLE_SETTINGS = "settings.gradle.kts settings.gradle"
+_LUA = ".luarc.json .luarc.jsonc .luacheckrc .stylua.toml stylua.toml selene.toml selene.yml"
+_CLOJURE = "deps.edn project.clj shadow-cljs.edn bb.edn build.boot"
+_HASKELL = "stack.yaml cabal.project hie.yaml *.cabal"
+_JULIA = "julia --startup-file=no --history-file=no -e 'using LanguageServer; runserver()'"
 _TERRAFORM = {"experimentalFeatures": {"prefillRequiredFields": True, "validateOnSave": True}}
+_PHP = {"telemetry": {"enabled": False}}
 
 WELL_KNOWN = (
-    ServerKind("deno", (("deno", "lsp"),), _SCRIPTS, _DENO, strict=True),
-    ServerKind(
-        "typescript", (("typescript-language-server", _PIPES),), _MODULES, _LOCKS, unless=_DENO, initialization=_typescript
-    ),
-    ServerKind("vue", (("vue-language-server", _PIPES),), (".vue",), _LOCKS),
-    ServerKind("eslint", (("vscode-eslint-language-server", _PIPES),), (*_MODULES, ".vue"), _LOCKS, initialization=_eslint),
-    ServerKind(
+    _kind("deno", "deno lsp", _SCRIPTS, _DENO, strict=True),
+    _kind("typescript", "typescript-language-server --stdio", _MODULES, _LOCKS, unless=_DENO, initialization=_typescript),
+    _kind("vue", "vue-language-server --stdio", ".vue", _LOCKS),
+    _kind("eslint", "vscode-eslint-language-server --stdio", f"{_MODULES} .vue", _LOCKS, initialization=_eslint),
+    _kind(
         "oxlint",
-        (("oxc_language_server",), ("oxlint", "--lsp")),
-        (*_MODULES, *_COMPONENTS),
-        (".oxlintrc.json", *_LOCKS, "package.json"),
+        "oxc_language_server | oxlint --lsp",
+        f"{_MODULES} {_COMPONENTS}",
+        f".oxlintrc.json {_LOCKS} package.json",
     ),
-    ServerKind(
+    _kind(
         "biome",
-        (("biome", "lsp-proxy", _PIPES),),
-        (*_MODULES, *_COMPONENTS, ".json", ".jsonc", ".css", ".graphql", ".gql", ".html"),
-        (*_BIOME, *_LOCKS),
+        "biome lsp-proxy --stdio",
+        f"{_MODULES} {_COMPONENTS} .json .jsonc .css .graphql .gql .html",
+        f"{_BIOME} {_LOCKS}",
     ),
-    ServerKind("gopls", (("gopls",),), (".go",), ("go.mod", "go.sum"), outer=("go.work",)),
-    ServerKind("ruby-lsp", (("rubocop", "--lsp"),), (".rb", ".rake", ".gemspec", ".ru"), ("Gemfile",)),
-    ServerKind("ty", (("ty", "server"),), (".py", ".pyi"), (*_PYTHON, "ty.toml"), initialization=_python),
-    ServerKind(
-        "pyright",
-        (("pyright-langserver", _PIPES), ("basedpyright-langserver", _PIPES)),
-        (".py", ".pyi"),
-        _PYTHON,
-        initialization=_python,
-    ),
-    ServerKind("ruff", (("ruff", "server"),), (".py", ".pyi"), _RUFF, strict=True),
-    ServerKind("elixir-ls", (("elixir-ls",), ("language_server.sh",)), (".ex", ".exs"), ("mix.exs", "mix.lock")),
-    ServerKind("zls", (("zls",),), (".zig", ".zon"), ("build.zig",)),
-    ServerKind(
-        "csharp",
-        (("csharp-ls",), ("roslyn-language-server", _PIPES, "--autoLoadProjects")),
-        (".cs", ".csx"),
-        ("*.csproj", *_SOLUTION),
-    ),
-    ServerKind("fsharp", (("fsautocomplete",),), (".fs", ".fsi", ".fsx", ".fsscript"), ("*.fsproj", *_SOLUTION)),
-    ServerKind(
-        "sourcekit-lsp", (("sourcekit-lsp",),), (".swift", ".objc", ".objcpp"), ("Package.swift", "*.xcodeproj", "*.xcworkspace")
-    ),
-    ServerKind(
-        "rust", (("rust-analyzer",),), (".rs",), ("Cargo.toml", "Cargo.lock"), outer=("Cargo.toml:[workspace]",), strict=True
-    ),
-    ServerKind("clangd", (("clangd", "--background-index", "--clang-tidy"),), _C, _BUILT),
-    ServerKind("svelte", (("svelteserver", _PIPES),), (".svelte",), _LOCKS),
-    ServerKind("astro", (("astro-ls", _PIPES),), (".astro",), _LOCKS, initialization=_astro),
-    ServerKind("jdtls", (("jdtls",),), (".java",), _JAVA, strict=True),
-    ServerKind(
-        "kotlin-ls", (("kotlin-lsp", _PIPES),), (".kt", ".kts"), _KOTLIN, outer=("settings.gradle.kts", "settings.gradle")
-    ),
-    ServerKind("yaml-ls", (("yaml-language-server", _PIPES),), (".yaml", ".yml"), _LOCKS),
-    ServerKind("lua-ls", (("lua-language-server",),), (".lua",), _LUA),
-    ServerKind(
+    _kind("gopls", "gopls", ".go", "go.mod go.sum", outer="go.work"),
+    _kind("ruby-lsp", "rubocop --lsp", ".rb .rake .gemspec .ru", "Gemfile"),
+    _kind("ty", "ty server", ".py .pyi", f"{_PYTHON} ty.toml", initialization=_python),
+    _kind("pyright", _PYRIGHT, ".py .pyi", _PYTHON, initialization=_python),
+    _kind("ruff", "ruff server", ".py .pyi", "ruff.toml .ruff.toml pyproject.toml:[tool.ruff", strict=True),
+    _kind("elixir-ls", "elixir-ls | language_server.sh", ".ex .exs", "mix.exs mix.lock"),
+    _kind("zls", "zls", ".zig .zon", "build.zig"),
+    _kind("csharp", "csharp-ls | roslyn-language-server --stdio --autoLoadProjects", ".cs .csx", f"*.csproj {_SOLUTION}"),
+    _kind("fsharp", "fsautocomplete", ".fs .fsi .fsx .fsscript", f"*.fsproj {_SOLUTION}"),
+    _kind("sourcekit-lsp", "sourcekit-lsp", ".swift .objc .objcpp", "Package.swift *.xcodeproj *.xcworkspace"),
+    _kind("rust", "rust-analyzer", ".rs", "Cargo.toml Cargo.lock", outer="Cargo.toml:[workspace]", strict=True),
+    _kind("clangd", "clangd --background-index --clang-tidy", _C, _BUILT),
+    _kind("svelte", "svelteserver --stdio", ".svelte", _LOCKS),
+    _kind("astro", "astro-ls --stdio", ".astro", _LOCKS, initialization=_astro),
+    _kind("jdtls", "jdtls", ".java", _JAVA, strict=True),
+    _kind("kotlin-ls", "kotlin-lsp --stdio", ".kt .kts", _KOTLIN, outer=_GRADLE_SETTINGS),
+    _kind("yaml-ls", "yaml-language-server --stdio", ".yaml .yml", _LOCKS),
+    _kind("lua-ls", "lua-language-server", ".lua", _LUA),
+    _kind(
         "php intelephense",
-        (("intelephense", _PIPES),),
-        (".php",),
-        ("composer.json", "composer.lock", ".php-version"),
-        initialization=_always({"telemetry": {"enabled": False}}),
+        "intelephense --stdio",
+        ".php",
+        "composer.json composer.lock .php-version",
+        initialization=lambda root, top: _PHP,
     ),
-    ServerKind("prisma", (("prisma", "language-server"),), (".prisma",), ("schema.prisma", "prisma/schema.prisma")),
-    ServerKind("dart", (("dart", "language-server", "--lsp"),), (".dart",), ("pubspec.yaml", "analysis_options.yaml")),
-    ServerKind("ocaml-lsp", (("ocamllsp",),), (".ml", ".mli"), ("dune-project", "dune-workspace", ".merlin", "opam")),
-    ServerKind("bash", (("bash-language-server", "start"),), (".sh", ".bash", ".zsh", ".ksh")),
-    ServerKind(
+    _kind("prisma", "prisma language-server", ".prisma", "schema.prisma prisma/schema.prisma"),
+    _kind("dart", "dart language-server --lsp", ".dart", "pubspec.yaml analysis_options.yaml"),
+    _kind("ocaml-lsp", "ocamllsp", ".ml .mli", "dune-project dune-workspace .merlin opam"),
+    _kind("bash", "bash-language-server start", ".sh .bash .zsh .ksh"),
+    _kind(
         "terraform",
-        (("terraform-ls", "serve"),),
-        (".tf", ".tfvars"),
-        (".terraform.lock.hcl", "terraform.tfstate", "*.tf"),
-        initialization=_always(_TERRAFORM),
+        "terraform-ls serve",
+        ".tf .tfvars",
+        ".terraform.lock.hcl terraform.tfstate *.tf",
+        initialization=lambda root, top: _TERRAFORM,
     ),
-    ServerKind("texlab", (("texlab",),), (".tex", ".bib"), (".latexmkrc", "latexmkrc", ".texlabroot", "texlabroot")),
-    ServerKind("dockerfile", (("docker-langserver", _PIPES),), (".dockerfile", "Dockerfile")),
-    ServerKind("gleam", (("gleam", "lsp"),), (".gleam",), ("gleam.toml",)),
-    ServerKind("clojure-lsp", (("clojure-lsp", "listen"),), (".clj", ".cljs", ".cljc", ".edn"), _CLOJURE),
-    ServerKind("nixd", (("nixd",),), (".nix",), ("flake.nix",)),
-    ServerKind("tinymist", (("tinymist",),), (".typ", ".typc"), ("typst.toml",)),
-    ServerKind(
-        "haskell-language-server",
-        (("haskell-language-server-wrapper", "--lsp"),),
-        (".hs", ".lhs"),
-        ("stack.yaml", "cabal.project", "hie.yaml", "*.cabal"),
-    ),
-    ServerKind("julials", (_JULIA,), (".jl",), ("Project.toml", "Manifest.toml", "*.jl")),
+    _kind("texlab", "texlab", ".tex .bib", ".latexmkrc latexmkrc .texlabroot texlabroot"),
+    _kind("dockerfile", "docker-langserver --stdio", ".dockerfile Dockerfile"),
+    _kind("gleam", "gleam lsp", ".gleam", "gleam.toml"),
+    _kind("clojure-lsp", "clojure-lsp listen", ".clj .cljs .cljc .edn", _CLOJURE),
+    _kind("nixd", "nixd", ".nix", "flake.nix"),
+    _kind("tinymist", "tinymist", ".typ .typc", "typst.toml"),
+    _kind("haskell-language-server", "haskell-language-server-wrapper --lsp", ".hs .lhs", _HASKELL),
+    _kind("julials", _JULIA, ".jl", "Project.toml Manifest.toml *.jl"),
 )
 
 _LANGUAGES = {
