@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from cattrs import Converter
@@ -41,8 +40,6 @@ _SHARE = 4
 _NOT_READ = logging.getLogger("pygls")
 _NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
 
-LspMessage = tuple[str, Any]
-"""A method and its parameters."""
 Diagnosed = Callable[[Any], None]
 
 
@@ -191,74 +188,3 @@ def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCCli
     for method in (types.CLIENT_REGISTER_CAPABILITY, types.CLIENT_UNREGISTER_CAPABILITY, types.WINDOW_WORK_DONE_PROGRESS_CREATE):
         rpc.feature(method)(lambda params: None)
     return rpc
-
-
-def initialize(root: Path, settings: Mapping[str, Any]) -> LspMessage:
-    capabilities = {
-        "textDocument": {
-            "synchronization": {},
-            "publishDiagnostics": {"versionSupport": True},
-            "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
-        },
-        "workspace": {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}},
-        "window": {"workDoneProgress": True},
-    }
-    workspace = {"rootUri": root.as_uri(), "workspaceFolders": [{"uri": root.as_uri(), "name": "workspace"}]}
-    params = {"processId": None, "capabilities": capabilities, **workspace, "initializationOptions": dict(settings)}
-    return types.INITIALIZE, params
-
-
-def after_initialize(settings: Mapping[str, Any]) -> list[LspMessage]:
-    changed = (types.WORKSPACE_DID_CHANGE_CONFIGURATION, {"settings": dict(settings)})
-    return [(types.INITIALIZED, {}), *([changed] if settings else [])]
-
-
-def change_of(uri: str, version: int, text: str, language: str) -> list[LspMessage]:
-    """Messages with a file's text; version 1 opens the file."""
-    watched: dict[str, Any] = {"changes": [{"uri": uri, "type": types.FileChangeType.Changed.value}]}
-    document: dict[str, Any] = {"uri": uri, "version": version}
-    if version == 1:
-        told: LspMessage = types.TEXT_DOCUMENT_DID_OPEN, {"textDocument": {**document, "languageId": language, "text": text}}
-    else:
-        told = types.TEXT_DOCUMENT_DID_CHANGE, {"textDocument": document, "contentChanges": [{"text": text}]}
-    return [(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watched), told]
-
-
-def closing_of(uri: str) -> LspMessage:
-    return types.TEXT_DOCUMENT_DID_CLOSE, {"textDocument": {"uri": uri}}
-
-
-def diagnostics_of(uri: str) -> LspMessage:
-    return types.TEXT_DOCUMENT_DIAGNOSTIC, {"textDocument": {"uri": uri}}
-
-
-def symbols_of(uri: str) -> LspMessage:
-    return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, {"textDocument": {"uri": uri}}
-
-
-def symbols_named(query: str) -> LspMessage:
-    return types.WORKSPACE_SYMBOL, {"query": query}
-
-
-_ABOUT_A_PLACE = {
-    "goToDefinition": types.TEXT_DOCUMENT_DEFINITION,
-    "findReferences": types.TEXT_DOCUMENT_REFERENCES,
-    "hover": types.TEXT_DOCUMENT_HOVER,
-    "goToImplementation": types.TEXT_DOCUMENT_IMPLEMENTATION,
-    "prepareCallHierarchy": types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY,
-}
-_CALLS = {"incomingCalls": types.CALL_HIERARCHY_INCOMING_CALLS, "outgoingCalls": types.CALL_HIERARCHY_OUTGOING_CALLS}
-
-
-async def answer_to(client: LspClient, operation: str, uri: str, line: int, character: int) -> Any:
-    """The answer to one of OpenCode's operations; places count from 0. Raises LspFailure."""
-    if operation == "documentSymbol":
-        return await client.request(*symbols_of(uri))
-    if operation == "workspaceSymbol":
-        return await client.request(*symbols_named(""))
-    if operation in _CALLS:
-        items = await answer_to(client, "prepareCallHierarchy", uri, line, character)
-        return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
-    place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
-    context = {"context": {"includeDeclaration": True}} if operation == "findReferences" else {}
-    return await client.request(_ABOUT_A_PLACE[operation], {**place, **context})

@@ -4,11 +4,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from app.project.sandbox.scope import Program
@@ -31,6 +30,25 @@ _MAX_OPEN = 100
 _MAX_FILES = 200
 _MAX_ASKED = 20
 """The most requests for errors that are not answered yet."""
+_CAPABILITIES = {
+    "textDocument": {
+        "synchronization": {},
+        "publishDiagnostics": {"versionSupport": True},
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+    },
+    "workspace": {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}},
+    "window": {"workDoneProgress": True},
+}
+_CHANGED = 2
+"""The type of a change, as LSP numbers them."""
+_ABOUT_A_PLACE = {
+    "goToDefinition": "textDocument/definition",
+    "findReferences": "textDocument/references",
+    "hover": "textDocument/hover",
+    "goToImplementation": "textDocument/implementation",
+    "prepareCallHierarchy": "textDocument/prepareCallHierarchy",
+}
+_CALLS = {"incomingCalls": "callHierarchy/incomingCalls", "outgoingCalls": "callHierarchy/outgoingCalls"}
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +85,11 @@ class LanguageServer:
         self.is_behind = False
         self.has_failed = False
         self._client: LspClient | None = None
-        self._module: ModuleType
         self._settled_start = asyncio.Event()
         """Set when the server is ready or has failed."""
         self._files: OrderedDict[Path, _SpokenFile] = OrderedDict()
-        self._errors: OrderedDict[Path, FileErrors] = OrderedDict()
+        self.errors: OrderedDict[Path, FileErrors] = OrderedDict()
+        """Of the files that have some."""
         self._says_versions: bool | None = None
         """None until the server has published something."""
         self._can_be_asked = False
@@ -102,20 +120,16 @@ class LanguageServer:
         except TimeoutError:
             self.is_behind = True
 
-    def errors(self) -> Mapping[Path, FileErrors]:
-        """The errors of all files that have some."""
-        return self._errors
-
     async def symbols(self, query: str, deadline: float) -> Any:
         """The answer to `workspace/symbol`; None if there is none by the `deadline`."""
-        return await self._answered(lambda client: client.request(*self._module.symbols_named(query)), deadline)
+        return await self._answered(lambda client: client.request("workspace/symbol", {"query": query}), deadline)
 
     async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
         """The answer to an operation of the tool `lsp`, about a file with this text. None if there is none by the `deadline`."""
 
         async def ask(client: "LspClient") -> Any:
             self._tell(path, text)
-            return await self._module.answer_to(client, operation, path.as_uri(), *place)
+            return await _answer_to(client, operation, path.as_uri(), *place)
 
         return await self._answered(ask, deadline)
 
@@ -142,13 +156,12 @@ class LanguageServer:
         file.version += 1
         file.is_exact = False
         file.published.clear()
-        self._errors.pop(path, None)
-        messages = self._module.change_of(path.as_uri(), file.version, text, language_of(path))
-        if len(self._files) > _MAX_OPEN:
-            messages.append(self._module.closing_of(self._files.popitem(last=False)[0].as_uri()))
+        self.errors.pop(path, None)
+        closed = self._files.popitem(last=False)[0] if len(self._files) > _MAX_OPEN else None
         with suppress(LspFailure):
-            for method, params in messages:
-                client.notify(method, params)
+            _send_text(client, path, file.version, text)
+            if closed:
+                client.notify("textDocument/didClose", {"textDocument": {"uri": closed.as_uri()}})
         if self._can_be_asked and self._says_versions is None and len(self._asking) < _MAX_ASKED:
             self._asking.start(self._ask_for_errors(client, path, file.version), "ask a language server for errors")
         return file
@@ -174,7 +187,7 @@ class LanguageServer:
         client = self._client
         assert client is not None
         with suppress(LspFailure):
-            await client.request(*self._module.symbols_of(path.as_uri()))
+            await client.request("textDocument/documentSymbol", {"textDocument": {"uri": path.as_uri()}})
         if self._says_versions is False:
             await asyncio.sleep(_UNCHANGED)
         else:
@@ -185,7 +198,7 @@ class LanguageServer:
         catches up."""
         uri = path.as_uri()
         try:
-            answer = await client.request(*self._module.diagnostics_of(uri))
+            answer = await client.request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
         except LspFailure as failure:
             log.debug("the language server %s does not tell errors: %s", self.target.kind.id, failure)
             return
@@ -204,45 +217,42 @@ class LanguageServer:
         file = self._files.get(path)
         if file is not None and said.version not in (None, file.version):
             return  # of the file's earlier text
-        self._keep(path, said.errors())
+        errors = said.errors()
+        self.errors.pop(path, None)
+        if errors.total:
+            self.errors[path] = errors
+        if len(self.errors) > _MAX_FILES:
+            self.errors.popitem(last=False)
         if file is not None:
             file.is_exact = said.version is not None
             file.published.set()
             self.is_behind = False
         self.target.diagnosed(path)
 
-    def _keep(self, path: Path, errors: FileErrors) -> None:
-        self._errors.pop(path, None)
-        if errors.total:
-            self._errors[path] = errors
-        if len(self._errors) > _MAX_FILES:
-            self._errors.popitem(last=False)
-
     # Running.
 
     async def _run(self) -> None:
         kind, root = self.target.kind.id, self.target.root
-        self._module = await asyncio.to_thread(import_module, "app.workspace.lsp.client")
+        module = await asyncio.to_thread(import_module, "app.workspace.lsp.client")
         for left in range(RESTARTS, -1, -1):
-            reason = await self._serve()
+            reason = await self._serve(module.connected)
             log.warning("the language server %s of %s stopped: %s%s", kind, root, reason, "; started again" if left else "")
         self.has_failed = True
         self._settled_start.set()
         self.target.changed()
 
-    async def _serve(self) -> str:
+    async def _serve(self, connected: "Callable[..., AbstractAsyncContextManager[LspClient]]") -> str:
         """Returns when the server has ended: the reason."""
-        module, target = self._module, self.target
+        target = self.target
         try:
             program = await asyncio.to_thread(target.program)
-            async with module.connected(program, target.settings, self._diagnosed) as client:
+            async with connected(program, target.settings, self._diagnosed) as client:
                 async with asyncio.timeout(START_SECONDS):
-                    answer = await client.request(*module.initialize(target.root, target.settings))
-                self._can_be_asked = can_be_asked(answer)
-                for method, params in module.after_initialize(target.settings):
-                    client.notify(method, params)
-                self._is_ready(client)
-                return str(await client.ended())
+                    self._can_be_asked = can_be_asked(await _initialize(client, target.root, target.settings))
+                self._client, self.is_behind = client, False
+                self._settled_start.set()
+                target.changed()
+                return await client.ended()
         except TimeoutError:
             return f"it did not start within {START_SECONDS:g} seconds"
         except (OSError, LspFailure) as error:
@@ -253,19 +263,48 @@ class LanguageServer:
         finally:
             self._is_gone()
 
-    def _is_ready(self, client: "LspClient") -> None:
-        self._client = client
-        self.is_behind = False
-        self._settled_start.set()
-        self.target.changed()
-
     def _is_gone(self) -> None:
         was_ready, self._client = self._client is not None, None
         files, self._files = self._files, OrderedDict()
-        self._errors.clear()
+        self.errors.clear()
         self._settled_start.clear()
         for file in files.values():
             file.is_exact = True  # nothing follows
             file.published.set()
         if was_ready:
             self.target.changed()
+
+
+async def _initialize(client: "LspClient", root: Path, settings: Mapping[str, Any]) -> Any:
+    folder = {"uri": root.as_uri(), "name": "workspace"}
+    workspace = {"rootUri": root.as_uri(), "workspaceFolders": [folder], "initializationOptions": dict(settings)}
+    answer = await client.request("initialize", {"processId": None, "capabilities": _CAPABILITIES, **workspace})
+    client.notify("initialized", {})
+    if settings:
+        client.notify("workspace/didChangeConfiguration", {"settings": dict(settings)})
+    return answer
+
+
+def _send_text(client: "LspClient", path: Path, version: int, text: str) -> None:
+    """Version 1 opens the file."""
+    document = {"uri": path.as_uri(), "version": version}
+    client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": path.as_uri(), "type": _CHANGED}]})
+    if version == 1:
+        opened = {**document, "languageId": language_of(path), "text": text}
+        client.notify("textDocument/didOpen", {"textDocument": opened})
+    else:
+        client.notify("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
+
+
+async def _answer_to(client: "LspClient", operation: str, uri: str, line: int, character: int) -> Any:
+    """The answer to one of OpenCode's operations; places count from 0. Raises LspFailure."""
+    if operation == "documentSymbol":
+        return await client.request("textDocument/documentSymbol", {"textDocument": {"uri": uri}})
+    if operation == "workspaceSymbol":
+        return await client.request("workspace/symbol", {"query": ""})
+    if operation in _CALLS:
+        items = await _answer_to(client, "prepareCallHierarchy", uri, line, character)
+        return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
+    place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    context = {"context": {"includeDeclaration": True}} if operation == "findReferences" else {}
+    return await client.request(_ABOUT_A_PLACE[operation], {**place, **context})

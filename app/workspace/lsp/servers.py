@@ -107,7 +107,7 @@ class LanguageServers:
         )
         found: dict[Path, FileErrors] = {}
         for server in self._servers.values():
-            for real, errors in server.errors().items():
+            for real, errors in server.errors.items():
                 found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
         return found
 
@@ -118,8 +118,7 @@ class LanguageServers:
 
     def statuses(self) -> list[LSPStatus]:
         """The statuses of servers that are ready, or have failed."""
-        settled = [server for server in self._servers.values() if server.is_ready or server.has_failed]
-        return [self._status(server) for server in settled]
+        return [self._status(server) for server in self._servers.values() if server.is_ready or server.has_failed]
 
     async def symbols(self, query: str) -> list[Symbol]:
         """The project's symbols, from the servers that are ready: at most 10 of each."""
@@ -158,8 +157,8 @@ class LanguageServers:
         return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]
 
     def _target(self, kind: ServerKind, path: Path) -> LspTarget | None:
-        *tops, directory = self._workspace.real_directories()
-        top = tops[0] if tops else directory  # outside git
+        directories = self._workspace.real_directories()
+        top, directory = directories[0], directories[-1]
         root = kind.root_of(path, directory, top) if path.is_relative_to(top) else None
         if root is None:
             return None
