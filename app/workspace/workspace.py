@@ -202,15 +202,8 @@ class Workspace:
         return loaded
 
     def _load(self, organisation: OrganisationConfig) -> LoadedConfig:
-        loaded = load(
-            Path(self.location.directory),
-            self.found.checkout,
-            self.flags,
-            organisation.layers,
-            organisation.environ,
-            trusts_project=self._settings.trusts_projects(),
-            bounds=self.bounds,
-        )
+        directory = Path(self.location.directory)
+        loaded = load(directory, self.found.checkout, self.flags, organisation.layers, organisation.environ, self.bounds)
         for warning in loaded.warnings:
             log.warning("skipped a configuration file: %s", warning.message)
         if loaded.unused:

@@ -1,4 +1,8 @@
-"""Reads and merges all layers of a directory's configuration. Writes nothing."""
+"""Reads and merges all layers of a directory's configuration. Writes nothing. From the lowest precedence up:
+
+remote · global files · OPENCODE_CONFIG · project .jsonc then .json, outermost first · OPENCODE_CONFIG_CONTENT ·
+config directories
+"""
 
 import getpass
 import json
@@ -24,7 +28,7 @@ from app.project.config.parse import (
     servers_apart,
     validate,
 )
-from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, essential, locate
+from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, ascend, config_directories, essential
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
@@ -65,24 +69,23 @@ def load(
     flags: Flags,
     remote: Sequence[Mapping[str, Any]] | None = None,
     environ: Mapping[str, str] = os.environ,
-    *,
-    trusts_project: bool = True,
     bounds: ProjectBounds | None = None,
 ) -> LoadedConfig:
-    """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
-    variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
-    themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
-    sources = locate(directory, worktree, flags, environment.home(), environment.opencode_config_dir())
-    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree), trusts_project=trusts_project)
+    """`remote`: the result of `fetch_well_known`. `bounds`: where the project's own files lie. Without its `trusted` they may not
+    name the server's variables and files outside of the project, and change no part of an MCP server of the operator's. Raises
+    ConfigJsonError, ConfigInvalidError."""
+    upward = [] if flags.disable_project_config else ascend(directory, worktree)
+    bounds = bounds or ProjectBounds.of(directory, worktree)
+    loader = _Loader(directory, upward, flags, environ, bounds)
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
-    split = None if trusts_project else _split(layers)
+    split = None if bounds.trusted else _split(layers)
     merged = _merged(layers)
     if split is not None:
         merged |= _programs(split, merged.keys())
     config = validate(Config, finish(merged, flags), "the merged configuration")
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch(extension.path for extension in (*plugins, *loader.tools))
-    skills = loader.skills(loader.skill_paths(layers, directory))
+    skills = loader.skills(loader.skill_paths(layers))
     found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
     watched, unused = essential(loader.stamps), unused_keys(merged)
     return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
@@ -90,8 +93,8 @@ def load(
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """The user's own global configuration, without any project's and without defaults. Raises as `load` does."""
-    place, flags = environment.opencode_config_dir(), Flags()
-    loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
+    place = environment.opencode_config_dir()
+    loader = _Loader(place, [], Flags(), environ, ProjectBounds.of(place, place))
     return validate(Config, _merged(loader.global_layers()), str(place))
 
 
@@ -124,27 +127,22 @@ class _Loader:
     """Three readers: `_own` for the user's files, anywhere; `_project` for the project's; `_named` for files that these name."""
 
     def __init__(
-        self,
-        sources: Sources,
-        flags: Flags,
-        environ: Mapping[str, str],
-        bounds: ProjectBounds,
-        *,
-        trusts_project: bool = True,
+        self, directory: Path, upward: Sequence[Path], flags: Flags, environ: Mapping[str, str], bounds: ProjectBounds
     ) -> None:
+        """`upward`: the directories whose own files are read, from `directory` on."""
         self.warnings: list[ServiceError] = []
         self.present: list[ConfigDirectory] = []
         self.tools: list[Extension] = []
-        self._sources = sources
+        self._project_directory = directory
+        self._upward = upward
         self._flags = flags
         self._bounds = bounds
-        self._trusts_project = trusts_project
         self._own = ConfigWatch()
         self.stamps = self._own.stamps
         self._project = ConfigWatch(bounds.hold_configuration, self.stamps)
-        self._named = self._own if trusts_project else ConfigWatch(bounds.hold, self.stamps)
+        self._named = ConfigWatch(bounds.may_name, self.stamps)
         self._values = Substitution(environ, self._own.read)
-        self._project_values = Substitution(environ if trusts_project else {}, self._named.read)
+        self._project_values = Substitution(environ if bounds.trusted else {}, self._named.read)
 
     def watch(self, places: Iterable[Path | None]) -> None:
         """A change of one of `places` reloads the configuration."""
@@ -154,31 +152,30 @@ class _Loader:
     def _reader_for(self, of_project: bool) -> ConfigWatch:
         return self._project if of_project else self._own
 
-    def _project_may_name(self, path: Path) -> bool:
-        return self._trusts_project or self._bounds.hold(os.path.realpath(path))
-
     def all_warnings(self) -> list[ServiceError]:
         """The warnings, and one for each file that was refused."""
         refused = {str(error): error for watch in (self._own, self._project, self._named) for error in watch.refused}
         return [*self.warnings, *(ConfigInvalidError(error.path, error.reason) for error in refused.values())]
 
     def global_layers(self) -> Iterator[_Layer]:
-        for path in self._sources.global_files:
-            yield _Layer(self._file(path))
-        yield _Layer(self._legacy_toml(self._sources.legacy_toml))
+        place = environment.opencode_config_dir()
+        for name in ("config.json", "opencode.json", "opencode.jsonc"):
+            yield _Layer(self._file(place / name))
+        yield _Layer(self._legacy_toml(place / "config"))
 
     def layers(self) -> Iterator[_Layer]:
         """All layers; a later one overrides an earlier one."""
         yield from self.global_layers()
-        if custom := self._sources.custom_file:
+        if self._flags.config:
+            custom = Path(self._flags.config).absolute()
             if not self._own.exists(custom):
                 self.warnings.append(ConfigInvalidError(str(custom), "OPENCODE_CONFIG names this file, and it does not exist"))
             yield _Layer(self._file(custom))
-        for path in self._sources.project_files:
+        for path in (place / name for name in ("opencode.jsonc", "opencode.json") for place in reversed(self._upward)):
             yield _Layer(self._file(path, of_project=True), of_project=True, path=path)
         if self._flags.config_content:
             yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
-        for directory in self._sources.directories:
+        for directory in config_directories(self._upward, self._flags):
             yield from self._directory(directory)
 
     def narrowed(self, layer: _Layer) -> _Layer:
@@ -186,7 +183,7 @@ class _Loader:
         if not layer.of_project:
             return layer
         content = self._with_closed_sandbox(layer.content, layer.path)
-        if not self._trusts_project:
+        if not self._bounds.trusted:
             content = self._with_inside_instructions(_without_variables(content), layer.path)
         return _Layer(content, of_project=True)
 
@@ -210,8 +207,8 @@ class _Loader:
             place = environment.expand_path(pattern)
             if place == Path(pattern) and not place.is_absolute():  # relative to the project, or a page's address
                 kept.append(pattern)
-            elif self._project_may_name(place):
-                kept.append(os.path.relpath(place, self._sources.directory))
+            elif self._bounds.may_name(os.path.realpath(place)):
+                kept.append(os.path.relpath(place, self._project_directory))
             else:
                 message = f"instructions of the project name what is outside of it: {pattern}"
                 self.warnings.append(ConfigInvalidError(str(path), message))
@@ -259,22 +256,26 @@ class _Loader:
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""
-        claude = ((self._reader_for(place.of_project), place.path) for place in self._sources.claude_skills)
-        folders = [*claude, *self._skill_folders(), *named]
+        folders = [*self._claude_skills(), *self._skill_folders(), *named]
         found = (skill for reader, folder in folders for skill in markdown.skills(reader, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
 
-    def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[tuple[ConfigWatch, Path]]:
+    def skill_paths(self, layers: Iterable[_Layer]) -> Iterator[tuple[ConfigWatch, Path]]:
         """The folders that `skills.paths` of each layer names, each with the reader for it."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
-                place = environment.expand_path(name, directory)
-                if layer.of_project and not self._project_may_name(place):
+                place = environment.expand_path(name, self._project_directory)
+                if layer.of_project and not self._bounds.may_name(os.path.realpath(place)):
                     self.warnings.append(
                         ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
                     )
                 else:
                     yield self._named if layer.of_project else self._own, place
+
+    def _claude_skills(self) -> Iterator[tuple[ConfigWatch, Path]]:
+        home = environment.home()
+        for place in () if self._flags.disable_claude_code_skills else dict.fromkeys([*self._upward, home]):
+            yield self._reader_for(place != home), place / ".claude" / "skills"
 
     def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
         for place in self.present:

@@ -1,17 +1,15 @@
-"""Where configuration is read from: the paths of the layers, lowest precedence first, and a reader that remembers the state of
-each file, so that a check for changes costs one stat call per path.
-
-remote · global files · OPENCODE_CONFIG · project .jsonc then .json, outermost first · OPENCODE_CONFIG_CONTENT ·
-config directories: global, `.opencode` upward (nearest first), `~/.opencode`, OPENCODE_CONFIG_DIR
+"""Where configuration is read from: its directories (global, `.opencode` upward with the nearest first, `~/.opencode`,
+OPENCODE_CONFIG_DIR), and a reader that remembers the state of each file, so that a check for changes costs one stat call a path.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.project.config.errors import ConfigInvalidError
 from app.project.config.flags import Flags
+from app.util import environment
 from app.util.project_files import MAX_DEPTH, BoundedReader, FileRefused, FolderEntry, Within, anywhere
 
 FOLDER = ".opencode"
@@ -27,49 +25,21 @@ class ConfigDirectory:
     of_project: bool
 
 
-@dataclass(frozen=True)
-class Sources:
-    directory: Path
-    global_files: tuple[Path, ...]
-    legacy_toml: Path
-    custom_file: Path | None
-    project_files: tuple[Path, ...]
-    directories: tuple[ConfigDirectory, ...]
-    claude_skills: tuple[ConfigDirectory, ...]
-
-
-def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir: Path) -> Sources:
-    upward = [] if flags.disable_project_config else ascend(directory, worktree)
-    return Sources(
-        directory=directory,
-        global_files=tuple(global_dir / name for name in ("config.json", "opencode.json", "opencode.jsonc")),
-        legacy_toml=global_dir / "config",
-        custom_file=Path(flags.config).absolute() if flags.config else None,
-        project_files=tuple(place / name for name in ("opencode.jsonc", "opencode.json") for place in reversed(upward)),
-        directories=tuple(_directories(upward, flags, home, global_dir)),
-        claude_skills=() if flags.disable_claude_code_skills else _claude_skills(upward, home),
-    )
-
-
 def ascend(directory: Path, worktree: Path) -> list[Path]:
     """`directory`, its parent and so on to `worktree`, or to the root if the directory is not below the worktree."""
     places = [directory, *directory.parents]
     return places[: places.index(worktree) + 1] if worktree in places else places
 
 
-def _directories(upward: list[Path], flags: Flags, home: Path, global_dir: Path) -> Iterable[ConfigDirectory]:
+def config_directories(upward: Sequence[Path], flags: Flags) -> Iterator[ConfigDirectory]:
+    """Lowest first. `upward`: the project's directory and those above it."""
+    home, global_dir = environment.home(), environment.opencode_config_dir()
     own = Path(flags.config_dir).absolute() if flags.config_dir else None
     users = [global_dir, home / FOLDER, *([own] if own else [])]
-    places = [global_dir, *(place / FOLDER for place in upward), *users[1:]]
-    for place in dict.fromkeys(places):
+    for place in dict.fromkeys([global_dir, *(place / FOLDER for place in upward), *users[1:]]):
         has_files = place.name == FOLDER or place == own
         files = (place / "opencode.jsonc", place / "opencode.json") if has_files else ()
         yield ConfigDirectory(place, files, of_project=place not in users)
-
-
-def _claude_skills(upward: list[Path], home: Path) -> tuple[ConfigDirectory, ...]:
-    places = dict.fromkeys([*upward, home])
-    return tuple(ConfigDirectory(place / ".claude" / "skills", (), of_project=place != home) for place in places)
 
 
 ConfigStamp = tuple[int, int, int] | None

@@ -84,7 +84,10 @@ async def fetch_well_known(
     addresses = [url.rstrip("/") + "/.well-known/opencode" for url in urls]
     async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True, headers=IDENTITY) as client:
         answers = await asyncio.gather(*(_fetch(client, address) for address in addresses))
-    return [_layer(answer, address, environ) for answer, address in zip(answers, addresses, strict=True)]
+    values = Substitution(environ, lambda path: None)
+    configs = [answer.get("config") or {} if isinstance(answer, dict) else answer for answer in answers]
+    texts = [json.dumps(config, indent=2) for config in configs]
+    return [parse_layer(text, address, None, values) for text, address in zip(texts, addresses, strict=True)]
 
 
 async def _fetch(client: "httpx2.AsyncClient", address: str) -> Any:
@@ -101,17 +104,8 @@ async def _fetch(client: "httpx2.AsyncClient", address: str) -> Any:
         raise ConfigInvalidError(
             address, f"the organisation's configuration cannot be fetched: HTTP status {response.status_code}"
         )
-    return _json(body, address)
-
-
-def _json(body: bytes, address: str) -> Any:
     try:
         require_few_values(body)
         return plain_json(json.loads(body))
     except (ValueError, RecursionError, AnswerPassedLimit) as error:
         raise ConfigInvalidError(address, "the answer is not JSON") from error
-
-
-def _layer(answer: Any, address: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    config = answer.get("config") or {} if isinstance(answer, dict) else answer
-    return parse_layer(json.dumps(config, indent=2), address, None, Substitution(environ, lambda path: None))

@@ -1,5 +1,6 @@
 """Whose word counts for a provider: the operator's, the project's, or both."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from app.providers.catalogue import Catalogue
 from app.providers.connected import ProviderSettings, ServerKeys, connect
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, ProviderInfo
+from app.util.project_files import ProjectBounds
 
 KNOWN = Catalogue()
 NO_KEYS = ServerKeys({}, {})
@@ -30,7 +32,8 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: dict[str, 
     for place, config in ((tmp_path / "config" / "opencode", operator), (tmp_path / "project", project)):
         place.mkdir(parents=True)
         (place / "opencode.json").write_text(Config.model_validate(config).model_dump_json(exclude_unset=True, by_alias=True))
-    return load(tmp_path / "project", tmp_path / "project", Flags(), None, {}, trusts_project=False)
+    project = tmp_path / "project"
+    return load(project, project, Flags(), None, {}, replace(ProjectBounds.of(project, project), trusted=False))
 
 
 @pytest.fixture

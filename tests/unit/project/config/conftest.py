@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 
 from app.project.config.flags import Flags
 from app.project.config.loader import LoadedConfig, load
+from app.util.project_files import ProjectBounds
 
 
 @dataclass
@@ -40,7 +41,8 @@ class World:
         return load(self.directory, self.worktree, Flags.from_env(env or {}), remote, env or {})
 
     def distrusted(self) -> LoadedConfig:
-        return load(self.directory, self.worktree, Flags(), trusts_project=False)
+        bounds = replace(ProjectBounds.of(self.directory, self.worktree), trusted=False)
+        return load(self.directory, self.worktree, Flags(), bounds=bounds)
 
 
 @pytest.fixture
