@@ -79,9 +79,8 @@ from app.workspace.instances import Instances, ModelSources
 from app.workspace.lsp.servers import LspSettings
 from app.workspace.terminals.programs import TerminalPrograms
 from app.workspace.terminals.terminals import Terminals
-from app.workspace.vcs.patching import Patching
 from app.workspace.vcs.worktrees import CommandSettings, Worktrees
-from app.workspace.workspace import GlobalConfig, WorkspaceSettings
+from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Branches, Workspaces
 
 if TYPE_CHECKING:
@@ -258,7 +257,6 @@ class Server:
             hide=self.toolbox.hide_variables,
         )
         self.branches = Branches(self.workspaces, self.states, self.bus)
-        self.global_config = GlobalConfig(self.database.locks)
         self.terminals = Terminals(
             settings,
             TerminalPrograms(self.sandbox, self.toolbox.shell, lambda: self.toolbox.environment),
@@ -336,17 +334,16 @@ class Server:
         )
 
     def _make_vcs(self) -> None:
-        toolbox, locks = self.toolbox, self.database.locks
-        self.busy_directories = busy = BusyDirectories(self.live)
-        self.patching = Patching(busy, toolbox.locks, self.sandbox)
+        toolbox = self.toolbox
+        self.busy_directories = BusyDirectories(self.live)
         self.worktrees = Worktrees(
             self.workspaces.worktree_places,
             self.projects,
-            busy,
+            self.busy_directories,
             self.disposal,
             self.tasks,
             CommandSettings(self.instances, toolbox.shell, toolbox.environment, self.sandbox),
-            locks,
+            self.database.locks,
             self.states.announce,
         )
 

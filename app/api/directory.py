@@ -27,6 +27,7 @@ from app.users.principal import Principal
 from app.util import environment
 from app.util.secrets import masked
 from app.workspace.vcs.worktrees import init_repository
+from app.workspace.workspace import patch_global_config, read_global_config
 
 project = router("/project", tags=["project"])
 routes = router("", 400, 403)
@@ -162,16 +163,16 @@ async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
 
 
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
-async def get_global(app: AppServices, who: Who) -> Response:
+async def get_global(who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
-    config = await app.global_config.get()
+    config = await read_global_config()
     return json_bytes(orjson.dumps(patch.masked_config(config, may_manage=who.may_manage)))
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; keys that the body does not name stay as they are."""
-    return json_bytes(orjson.dumps(patch.masked_config(await app.global_config.patch(body))))
+    return json_bytes(orjson.dumps(patch.masked_config(await patch_global_config(app.database.locks, body))))
 
 
 @configuration.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)

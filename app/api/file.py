@@ -53,6 +53,7 @@ from app.workspace.browse.reach import AllowedPaths, folder_nodes, folders_towar
 from app.workspace.browse.search import FileSearch, best, find_text
 from app.workspace.vcs import comparison
 from app.workspace.vcs.comparison import changed_in_checkout
+from app.workspace.vcs.patching import apply_patch
 from app.workspace.workspace import Workspace
 
 routes = router("", 400, 403)
@@ -220,7 +221,7 @@ async def raw_diff(here: Here) -> Response:
 @vcs.post("/apply", responses=_APPLIED, dependencies=WRITES)
 async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    await app.patching.apply(reach, body.patch)
+    await apply_patch(reach, body.patch, app.busy_directories, app.toolbox.locks, app.sandbox)
     return VcsApplied()
 
 

@@ -46,6 +46,8 @@ class Head:
         self._looking = asyncio.Lock()
         self.branch = ""
         """As of the last `refresh`; empty if HEAD is detached."""
+        self.is_compared = False
+        """Whether the branch at the opening was compared with what other servers have announced."""
 
     async def refresh(self) -> bool:
         """Whether the branch has changed since the last call. Costs two stat calls if nothing changed."""
@@ -212,16 +214,13 @@ class Workspace:
         return loaded
 
 
-class GlobalConfig:
-    def __init__(self, locks: Locks) -> None:
-        self._locks = locks
+async def read_global_config() -> Config:
+    """Raises ConfigJsonError, ConfigInvalidError."""
+    return await asyncio.to_thread(load_global)
 
-    async def get(self) -> Config:
-        """Raises ConfigJsonError, ConfigInvalidError."""
-        return await asyncio.to_thread(load_global)
 
-    async def patch(self, update: dict[str, Any]) -> Config:
-        """Merges a change into the user's file, one change at a time. Raises as `patch_global` does."""
-        async with self._locks.lock("configuration of all directories"):
-            await asyncio.to_thread(patch_global, update)
-        return await self.get()
+async def patch_global_config(locks: Locks, update: dict[str, Any]) -> Config:
+    """Merges a change into the user's file, one change at a time. Raises as `patch_global` does."""
+    async with locks.lock("configuration of all directories"):
+        await asyncio.to_thread(patch_global, update)
+    return await read_global_config()

@@ -123,7 +123,7 @@ async def test_snapshots_are_not_collected_while_they_are_copied(tmp_path: Path,
         await changed_file(app)
         monkeypatch.setenv("OPENSESSION_DATA_DIR", str(app.data_dir))
         (repository,) = app.data_dir.glob("snapshot/*/*")
-        async with collection_lock(repository.absolute(), ProcessLocks()).held():
+        async with collection_lock(repository.absolute(), ProcessLocks()):
             copying = asyncio.create_task(asyncio.to_thread(_backup_process, app.data_dir, tmp_path / "backup"))
             await until(lambda: list(tmp_path.glob(".backup.partial/backup")))
             await asyncio.sleep(1)  # all but the snapshots takes a part of it

@@ -17,27 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 TOO_LARGE = "larger than 2 MiB"
 UNREADABLE = "not readable"
 SPECIAL = "not a regular file"
-
-
-@dataclass(frozen=True)
-class Absent:
-    """The path does not exist, or leads through a symbolic link."""
-
-
-@dataclass(frozen=True)
-class DirectoryOnDisk:
-    pass
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A file or link whose content is stored."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +37,8 @@ class NotCaptured:
         return f"\0{self.reason}\0{self.size} {self.mtime_ns}".encode()
 
 
-OnDisk = Absent | DirectoryOnDisk | Captured | NotCaptured
+OnDisk = Literal["absent", "directory", "captured"] | NotCaptured
+"""`absent`: nothing is there, or a symbolic link leads there; `captured`: a file or link whose content is stored."""
 
 
 def placeholder_reason(link_target: bytes) -> str | None:
@@ -88,37 +74,35 @@ class Worktree:
             match self.look(path):
                 case NotCaptured() as file:
                     staging.placeholders[path] = file.placeholder()
-                case DirectoryOnDisk():
+                case "directory":
                     staging.remove.append(path)
-                case Absent() if not self._is_reachable(path):
+                case "absent" if not self._is_reachable(path):
                     staging.remove.append(path)
-                case Absent() | Captured():
+                case _:
                     staging.update.append(path)
         return staging
 
     def look(self, path: str) -> OnDisk:
         try:
-            if not self._is_reachable(path):
-                return Absent()
-            return self._classify(path)
+            return self._classify(path) if self._is_reachable(path) else "absent"
         except (FileNotFoundError, NotADirectoryError):
-            return Absent()
+            return "absent"
         except PermissionError:
             return NotCaptured(UNREADABLE, 0, 0)
 
     def _classify(self, path: str) -> OnDisk:
         found = os.lstat(path, dir_fd=self._root)
         if stat.S_ISLNK(found.st_mode):
-            return Captured()
+            return "captured"
         if stat.S_ISDIR(found.st_mode):
-            return DirectoryOnDisk()
+            return "directory"
         if not stat.S_ISREG(found.st_mode):
             return NotCaptured(SPECIAL, 0, found.st_mtime_ns)
         if found.st_size > MAX_FILE_BYTES:
             return NotCaptured(TOO_LARGE, found.st_size, found.st_mtime_ns)
         if not os.access(path, os.R_OK, dir_fd=self._root):
             return NotCaptured(UNREADABLE, found.st_size, found.st_mtime_ns)
-        return Captured()
+        return "captured"
 
     def _is_reachable(self, path: str) -> bool:
         folder, _, _ = path.rpartition("/")

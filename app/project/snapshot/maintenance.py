@@ -54,7 +54,7 @@ async def check(data_dir: Path, locks: Locks | None = None) -> list[Finding]:
 
 
 async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
-    async with repository_lock(place, locks).held():
+    async with repository_lock(place, locks):
         args = ["fsck", "--full", "--no-dangling", "--no-progress"]
         result = await Git(OFF, HeldDirectory(place)).run(*args, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS)
     if result.ok:
@@ -74,6 +74,6 @@ async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks
     for project_id in sorted(project_ids):
         for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
             if (git_dir / "refs" / "keep").is_dir():
-                async with collection_lock(git_dir.absolute(), locks).held():
+                async with collection_lock(git_dir.absolute(), locks):
                     place = git_dir.absolute()
                     await Repository(place, Git(OFF, HeldDirectory(place)), place, "", []).collect()

@@ -27,6 +27,7 @@ from app.project.snapshot.trees import (
     batch,
     changes,
     checked,
+    hunks_of,
     is_utf8,
     nul_separated,
     tree_entries,
@@ -123,7 +124,7 @@ class Repository:
         if not (self.git_dir / "info" / "attributes").exists():
             await self._create()
         if not self._is_configured:
-            await (self._read_project_configuration() if self._has_project else self._read_user_configuration())
+            await self._read_configuration()
             self.rule_files = [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
             self._is_configured = True
         await asyncio.to_thread(self._write_rules)
@@ -144,24 +145,17 @@ class Repository:
         attributes.write_text(_ATTRIBUTES)
         attributes.replace(self.git_dir / "info" / "attributes")
 
-    async def _read_project_configuration(self) -> None:
-        """Reads the project's ignore rules outside of .gitignore files."""
-        ignore_file, exclude = await asyncio.gather(
-            self._project.run("config", "--path", "--get", "core.excludesFile"),
-            self._project.run("rev-parse", "--git-path", "info/exclude"),
-        )
+    async def _read_configuration(self) -> None:
+        """Reads where there are ignore rules beside .gitignore files. In a directory without git a `.git` is not read: git is
+        given this repository alone."""
+        git, env = (self._project, None) if self._has_project else (self._own_git(), {"GIT_DIR": str(self.git_dir)})
+        ignore_file = await git.run("config", "--path", "--get", "core.excludesFile", env=env)
         if ignore_file.ok:
             self._ignore_file = self._worktree / ignore_file.text
-        self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
-
-    async def _read_user_configuration(self) -> None:
-        """For a directory without git. A `.git` there is not read: git is given this repository alone."""
-        ignore_file = await self._own_git().run(
-            *("config", "--path", "--get", "core.excludesFile"), env={"GIT_DIR": str(self.git_dir)}
-        )
-        if ignore_file.ok:
-            self._ignore_file = self._worktree / ignore_file.text
-        if self.index_signature():
+        if self._has_project:
+            exclude = await git.run("rev-parse", "--git-path", "info/exclude")
+            self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
+        elif self.index_signature():
             args = ["ls-files", "-z", "-c", "--", f":(glob)**/{_IGNORE_FILE}"]
             self._has_ignore_files = bool((await self._git(args, env={"GIT_LITERAL_PATHSPECS": "0"})).stdout)
 
@@ -392,7 +386,9 @@ class Repository:
         return (await self._diff(["--name-only", "-z"], before, after)).names
 
     async def changes(self, before: str, after: str) -> list[TreeChange]:
-        return changes((await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout)
+        output = (await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout
+        listed, _, patches = output.partition(b"\0\0")
+        return changes(listed, hunks_of(patches))
 
     async def diff_text(self, before: str, after: str) -> str:
         return (await self._diff(["--patch"], before, after)).text

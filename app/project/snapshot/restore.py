@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
+from typing import Literal, assert_never
 
-from app.project.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk, PathState, path_state
+from app.project.snapshot.capture import NotCaptured, OnDisk, PathState, path_state
 from app.project.snapshot.trees import Entry
 from app.util.project_files import HeldDirectory
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bool) -> None:
@@ -56,7 +56,9 @@ def _replacing(root: HeldDirectory, path: str) -> Iterator[tuple[str, int, os.st
     with _parent(root, path, create=True) as (folder, name):
         temporary = _temporary(name)
         _unlink(temporary, folder)
-        replaced = _lstat(name, folder)
+        replaced = None
+        with suppress(FileNotFoundError):
+            replaced = os.lstat(name, dir_fd=folder)
         if replaced is not None and stat.S_ISDIR(replaced.st_mode):
             os.rmdir(name, dir_fd=folder)
         try:
@@ -93,13 +95,6 @@ def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> N
     os.fchmod(descriptor, mode | readers_may_execute if executable else mode & ~0o111)
 
 
-def _lstat(name: str, folder: int) -> os.stat_result | None:
-    try:
-        return os.lstat(name, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-
-
 @contextmanager
 def _parent(root: HeldDirectory, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
     """Yields the open parent directory of `path` and the name in it. Follows no links below `root`."""
@@ -107,19 +102,15 @@ def _parent(root: HeldDirectory, path: str, *, create: bool = False) -> Iterator
     descriptor = root.opened()
     try:
         for folder in folders:
-            inner = _descend(descriptor, folder, create)
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=descriptor)
+            inner = os.open(folder, _FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor, name
     finally:
         os.close(descriptor)
-
-
-def _descend(descriptor: int, folder: str, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(folder, dir_fd=descriptor)
-    return os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
 
 
 IGNORED = "it is ignored, so no snapshot holds it"
@@ -152,26 +143,12 @@ class RestoreReport:
 
 
 @dataclass(frozen=True)
-class Skip:
-    pass
-
-
-@dataclass(frozen=True)
-class Delete:
-    pass
-
-
-@dataclass(frozen=True)
-class Write:
-    entry: Entry
-
-
-@dataclass(frozen=True)
 class Refuse:
     reason: str
 
 
-RestoreStep = Skip | Delete | Write | Refuse
+RestoreStep = Literal["skip", "delete"] | Entry | Refuse
+"""An entry is written."""
 
 
 @dataclass(frozen=True)
@@ -185,18 +162,18 @@ class RestoreTarget:
 def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
     """Overwrites and deletes only what the current snapshot contains, so that every restore can be undone."""
     if target.entry is not None and target.entry == current:
-        return Skip()
+        return "skip"
     if target.not_captured:
         return Refuse(f"it was {target.not_captured} when the snapshot was taken")
     match on_disk:
         case NotCaptured():
             return Refuse(f"it is {on_disk.reason}")
-        case Captured() if current is None:
+        case "captured" if current is None:
             return Refuse(IGNORED)
-        case Captured():
-            return Write(target.entry) if target.entry else Delete()
-        case Absent() | DirectoryOnDisk():
-            return Write(target.entry) if target.entry else Skip()
+        case "captured":
+            return target.entry or "delete"
+        case "absent" | "directory":
+            return target.entry or "skip"
         case _:
             assert_never(on_disk)
 
@@ -217,14 +194,14 @@ class Restorer:
         writes: dict[str, Entry] = {}
         for path, step in steps.items():
             match step:
-                case Skip():
+                case "skip":
                     self._report.unchanged.append(self._worktree.real / path)
                 case Refuse(reason):
                     self._report.failures.append(NotRestored(self._worktree.real / path, reason))
-                case Delete():
+                case "delete":
                     deletions.append(path)
-                case Write(entry):
-                    writes[path] = entry
+                case Entry():
+                    writes[path] = step
                 case _:
                     assert_never(step)
         return deletions, writes

@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
@@ -40,7 +40,6 @@ from app.project.snapshot.restore import (
     UNREADABLE,
     WAS_IGNORED,
     WAS_OTHERS,
-    Delete,
     NotRestored,
     Refuse,
     Restorer,
@@ -148,7 +147,6 @@ class Snapshots:
         made_by_tools = extent.MADE_BY_TOOLS if self._has_bounds else ()
         self._repository = Repository(git_dir, project, self._worktree, scope, self._excluded, made_by_tools)
         self._paused_until = 0.0
-        self._lock = repository_lock(git_dir, locks)
         self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None
         self._look_after = 0
@@ -181,7 +179,7 @@ class Snapshots:
 
     async def _excess_of_listed(self) -> str | None:
         """Counts the files that ignore rules leave. Raises SnapshotFailed, OSError."""
-        async with self._lock.held() as lock:
+        async with self._lock() as lock:
             await self._repository.prepare()
             listed = await self._repository.listed(lock, ALL_FILES, extent.MAX_SECONDS)
         return await asyncio.to_thread(lambda: extent.excess(extent.sizes_of(f"{self._worktree}/{path}" for path in listed)))
@@ -197,7 +195,7 @@ class Snapshots:
     async def adopt(self, source: Path, trees: Iterable[str]) -> None:
         """Takes snapshots over from another repository (its absolute git directory), which has all their objects."""
         await self._quota.require_room(self._repository)
-        async with self._lock.held():
+        async with self._lock():
             await self._repository.prepare()
             await self._repository.adopt(source, trees)
 
@@ -241,14 +239,17 @@ class Snapshots:
         """Deletes old snapshots. Does nothing if none was taken since the last time, unless the quota is exceeded."""
         if not self._has_new_trees and not self._quota.is_full:
             return
-        async with collection_lock(self._repository.git_dir, self._locks).held():
-            async with self._lock.held() as lock:
+        async with collection_lock(self._repository.git_dir, self._locks):
+            async with self._lock() as lock:
                 await self._repository.prepare()
                 await self._repository.refresh(lock)
             self._has_new_trees = False
             await self._repository.collect()
-            async with self._lock.held():
+            async with self._lock():
                 await self._quota.make_room(self._repository)
+
+    def _lock(self) -> AbstractAsyncContextManager[int | None]:
+        return repository_lock(self._repository.git_dir, self._locks)
 
     # Taking one.
 
@@ -262,7 +263,7 @@ class Snapshots:
         if known is not None and known.stats is not None and await self._is_unchanged(known, known.stats):
             self._repository.keep(known.tree)
             return known.tree
-        async with self._lock.held() as lock:
+        async with self._lock() as lock:
             return await self._capture(lock)
 
     async def _is_unchanged(self, known: _IndexState, stats: StatCache) -> bool:
@@ -365,7 +366,7 @@ class Snapshots:
         is_undo: bool,
         before_restore: Callable[[str], Awaitable[None]] | None,
     ) -> RestoreReport:
-        async with self._lock.held() as lock:
+        async with self._lock() as lock:
             seen = await asyncio.to_thread(self._states, wanted)
             report = RestoreReport(await self._capture(lock))
             restorer = Restorer(self._held, self._directory, report, seen)
@@ -396,7 +397,7 @@ class Snapshots:
         current = await self._repository.entries(report.before, trees)
         disk = await asyncio.to_thread(self._with_worktree, lambda found: {path: found.look(path) for path in trees})
         steps = {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
-        deletions = [path for path, step in steps.items() if step == Delete()]
+        deletions = [path for path, step in steps.items() if step == "delete"]
         return steps if is_undo else {**steps, **await self._left_out_then(deletions, trees)}
 
     async def _left_out_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> dict[str, RestoreStep]:

@@ -1,9 +1,12 @@
 """Parses git's output about trees. With `-z`, names are unquoted and may contain any byte but NUL."""
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from app.project.snapshot.lock import SnapshotFailed
 from app.schema.session import FileDiff
@@ -12,7 +15,13 @@ _BlobPair = tuple[str | None, str | None]
 """The ids of a file's blobs before and after."""
 
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)", re.MULTILINE)
-_RULE = "=" * 67
+PLAIN_DIFF = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--submodule=short", "--ignore-submodules=dirty"),  # else git runs in submodules, by their configuration
+)
+"""The options of a diff of a checkout, whatever its configuration says."""
+ChangeStatus = Literal["added", "deleted", "modified"]
+_STATUSES: Mapping[str, ChangeStatus] = {"A": "added", "D": "deleted"}
 _EXECUTABLE = "100755"
 LINK = "120000"
 _TREE = "040000"
@@ -36,9 +45,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class TreeChange:
-    """`before` and `after`: blob ids, None if the file is absent. The counts are of lines, None for a binary file."""
+    """`before` and `after`: blob ids, None if the file is absent or, in a checkout, if git does not store it. The counts are of
+    lines, None for a binary file. `path` has lone surrogates for bytes that are not UTF-8."""
 
     path: str
+    status: ChangeStatus
     before: str | None
     after: str | None
     additions: int | None
@@ -62,34 +73,42 @@ class TreeChange:
             after=text(self.after),
             additions=self.additions or 0,
             deletions=self.deletions or 0,
-            patch=self._patch() if self.is_text else None,
-            status="added" if self.before is None else "deleted" if self.after is None else "modified",
+            patch=patch_header(self.path) + self.hunks.decode("utf-8", "replace") if self.is_text else None,
+            status=self.status,
         )
 
-    def _patch(self) -> str:
-        """With OpenCode's header."""
-        return f"Index: {self.path}\n{_RULE}\n--- {self.path}\t\n+++ {self.path}\t\n{self.hunks.decode('utf-8', 'replace')}"
+
+def patch_header(name: str, before: str = "", after: str = "") -> str:
+    """The header of OpenCode's patches. `before` and `after`: what is compared."""
+    return f"Index: {name}\n{'=' * 67}\n--- {name}\t{before}\n+++ {name}\t{after}\n"
 
 
-def changes(output: bytes) -> list[TreeChange]:
-    """Read `--raw --numstat --patch --full-index -z`: first `:modes ids status` and the name of every file, then
-    `added<tab>deleted<tab>name` of each, then the patches."""
-    listed, _, patches = output.partition(b"\0\0")
-    fields, hunks = [field for field in listed.split(b"\0") if field], _hunks(patches)
-    count = sum(field.startswith(b":") for field in fields[::2]) if fields else 0
-    raw, numbered = fields[: 2 * count], fields[2 * count :]
-    return [_change(raw[2 * i], line, hunks) for i, line in enumerate(numbered)]
+def changes(listed: bytes, hunks: Mapping[_BlobPair, bytes] = {}) -> list[TreeChange]:
+    """Reads `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>deleted<tab>name`.
+    `hunks`: what `hunks_of` reads of the patches."""
+    fields = [field for field in listed.split(b"\0") if field]
+    count = sum(field.startswith(b":") for field in fields[::2])
+    raw = dict(zip(fields[1 : 2 * count : 2], fields[: 2 * count : 2], strict=True))
+    return [_change(raw, line, hunks) for line in fields[2 * count :]]
 
 
-def _change(raw: bytes, numbered: bytes, hunks: Mapping[_BlobPair, bytes]) -> TreeChange:
-    _, _, first, second, _ = raw.decode("ascii").split(" ")
+def _change(raw: Mapping[bytes, bytes], numbered: bytes, hunks: Mapping[_BlobPair, bytes]) -> TreeChange:
     added, deleted, name = numbered.split(b"\t", 2)
+    _, _, first, second, letter = raw[name].decode("ascii").split(" ")
     before, after = _blob(first), _blob(second)
-    path, lines = name.decode("utf-8", "surrogateescape"), hunks.get((before, after), b"")
-    return TreeChange(path, before, after, _count(added), _count(deleted), lines)
+    status = _STATUSES.get(letter, "modified")
+    return TreeChange(os.fsdecode(name), status, before, after, _count(added), _count(deleted), hunks.get((before, after), b""))
 
 
-def _hunks(patches: bytes) -> dict[_BlobPair, bytes]:
+def unquoted(name: bytes) -> bytes:
+    """A name of a patch; git quotes unusual ones as C does, which Python reads. One that cannot be read stays as it is."""
+    if name.startswith(b'"'):
+        with suppress(SyntaxError, ValueError, AttributeError):
+            return bytes(ast.literal_eval(name.decode("latin-1")).encode("latin-1"))
+    return name
+
+
+def hunks_of(patches: bytes) -> dict[_BlobPair, bytes]:
     """The text after each patch's header. No line of it begins as a header does."""
     found = {}
     for patch in (b"\n" + patches).split(b"\ndiff --git ")[1:]:

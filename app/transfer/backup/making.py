@@ -161,5 +161,5 @@ def _database_files(database: Database) -> set[Path]:
 async def _add_repositories(data_dir: Path, database: Database, archive: BackupArchive) -> None:
     for repository in repositories(data_dir):
         await asyncio.to_thread(archive.add_all, [data_dir / SNAPSHOTS, repository.parent])
-        async with collection_lock(repository.absolute(), database.locks).held():
+        async with collection_lock(repository.absolute(), database.locks):
             await asyncio.to_thread(archive.add_all, files_below(repository))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.project.sandbox.git import Git
+from app.project.snapshot.trees import PLAIN_DIFF, patch_header
 from app.schema.errors import ServiceError
 from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.tools import search
@@ -21,12 +22,7 @@ from app.workspace.browse.reach import AllowedPaths, FileForbidden
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 _WHOLE_FILE = "--unified=100000000"
-_PLAIN = (
-    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
-    *("--submodule=short", "--ignore-submodules=dirty"),  # else git runs in submodules, by their configuration
-)
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_RULE = "=" * 67
 
 
 class FileTooLarge(ServiceError):
@@ -43,7 +39,7 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
     mime = _mime_of_bytes(Path(name), data)
     if mime is not None:
         return ViewedFile(content=base64.b64encode(data).decode(), encoding="base64", mime_type=mime)
-    hunks = await _hunks_since_head(reach.git, reach.real(name)) if reach.git else []
+    hunks = await _hunks_since_head(reach.location.git, reach.real(name)) if reach.location.git else []
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
@@ -90,7 +86,7 @@ async def _hunks_since_head(git: Git, real: str) -> list[PatchHunk]:
 
     git is started where the request works and not where the file is: there it follows no link, even one that is put there now.
     """
-    args = ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real]
+    args = ["--literal-pathspecs", "diff", *PLAIN_DIFF, _WHOLE_FILE, "HEAD", "--", real]
     result = await git.run(*args, env=await git.without_filters())
     return parse_hunks(result.stdout.decode("utf-8", "replace")) if result.ok else []
 
@@ -101,24 +97,20 @@ def parse_hunks(diff: str) -> list[PatchHunk]:
     for line in diff.removesuffix("\n").split("\n"):
         head = _HUNK.match(line)
         if head is not None:
-            hunks.append(_hunk(head))
+            old_start, old_lines, new_start, new_lines = (int(number or 1) for number in head.groups())  # git leaves out a 1
+            hunk = PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
+            hunks.append(hunk)
         elif hunks:
             hunks[-1].lines.append(line)
     return hunks
 
 
-def _hunk(head: re.Match[str]) -> PatchHunk:
-    """git leaves out a count of 1."""
-    old_start, old_lines, new_start, new_lines = (int(number or 1) for number in head.groups())
-    return PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
-
-
 def _unified(name: str, hunks: list[PatchHunk]) -> str:
-    lines = [f"Index: {name}", _RULE, f"--- {name}\tHEAD", f"+++ {name}\tworking tree"]
+    lines: list[str] = []
     for hunk in hunks:
         lines.append(f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@")
         lines += hunk.lines
-    return "\n".join(lines) + "\n"
+    return patch_header(name, "HEAD", "working tree") + "\n".join(lines) + "\n"
 
 
 _LEFT_OUT = {".git", ".DS_Store"}
@@ -127,7 +119,7 @@ _LEFT_OUT = {".git", ".DS_Store"}
 async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
     """Directories first, then `a`, `B`, `c`; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
     entries = await asyncio.to_thread(_entries, reach, name)
-    ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
+    ignored = await _ignored(reach.location.git, reach.real(name), entries) if entries and reach.location.git else set()
     folder = reach.full(name)
     return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
 

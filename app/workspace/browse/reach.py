@@ -43,12 +43,9 @@ class AllowedPaths:
     resolved path?"""
 
     def __init__(self, location: Location, directories: Sequence[HeldDirectory], allows: Callable[[str], bool]) -> None:
-        self.directory = location.directory
+        self.location = location
         self.top = directories[0]
         self.real_directory = directories[-1].real
-        self.worktree = location.worktree
-        self.is_git = location.is_git
-        self.git = location.git
         self._boundary = Boundary(Path(location.directory), Path(location.worktree), (one.real for one in directories))
         self._allows = allows
 
@@ -56,10 +53,10 @@ class AllowedPaths:
         """The path that a client's name stands for, links not followed; OpenCode's clients call the directory itself `/`."""
         if "\0" in name:
             raise BadRequest("A path cannot contain a NUL character", ["path"], name)
-        return os.path.normpath(os.path.join(self.directory, name if name.strip("/") else "."))  # noqa: PTH118
+        return os.path.normpath(os.path.join(self.location.directory, name if name.strip("/") else "."))  # noqa: PTH118
 
     def relative(self, full: str) -> str:
-        return os.path.relpath(full, self.directory)
+        return os.path.relpath(full, self.location.directory)
 
     def includes(self, path: str) -> bool:
         """Whether an absolute path, links followed, is within reach."""

@@ -4,9 +4,8 @@ import asyncio
 import base64
 import heapq
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ import orjson
 from app.schema.errors import BadRequest
 from app.schema.project import MatchedText, Submatch, TextMatch
 from app.tools import search
-from app.tools.base import ToolError
+from app.tools.base import ToolError, ToolTimeout
 from app.tools.search import SearchPlace
 from app.util.project_files import HeldDirectory
 
@@ -32,18 +31,8 @@ _SCATTERED = 4
 EntryKind = Literal["all", "file", "directory"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileNames:
-    """Paths relative to the directory, sorted; a directory's ends with `/`. Hidden ones are included."""
-
-    files: Sequence[str]
-    directories: Sequence[str]
-
-    def of_kind(self, kind: EntryKind) -> Sequence[str]:
-        if kind == "all":
-            return [*self.directories, *self.files]
-        return self.files if kind == "file" else self.directories
-
+FileNames = Mapping[EntryKind, Sequence[str]]
+"""Paths relative to the directory, sorted, directories first; a directory's ends with `/`. Hidden ones are included."""
 
 _Listed = tuple[HeldDirectory, tuple[str, ...]]
 """The directory, and the paths in it that are hidden from the client."""
@@ -65,7 +54,7 @@ class FileSearch:
             self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
         # A listing whose client disconnected is still what the next one waits for.
         names = await asyncio.shield(self._listings[key])
-        return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
+        return await asyncio.to_thread(best, query, names[kind], limit)
 
     def _forget_later(self, key: _Listed, listing: asyncio.Task[FileNames]) -> None:
         """A failed listing is forgotten at once."""
@@ -84,9 +73,8 @@ async def list_names(place: SearchPlace) -> FileNames:
 
     arguments = ["--files", "--no-follow", "--glob=!.git"]
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
-                await search.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
+        with suppress(ToolTimeout):
+            await search.search(place, arguments, end=b"\0", take=take, timeout=SECONDS)
     except ToolError as error:
         raise BadRequest(str(error), ["directory"]) from error
     return await asyncio.to_thread(_named, files)
@@ -94,8 +82,8 @@ async def list_names(place: SearchPlace) -> FileNames:
 
 def _named(files: Sequence[str]) -> FileNames:
     nearest = {PurePosixPath(folder) for file in files if (folder := file.rpartition("/")[0])}
-    directories = {f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name}
-    return FileNames(sorted(files), sorted(directories))
+    directories = sorted({f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name})
+    return {"file": sorted(files), "directory": directories, "all": [*directories, *sorted(files)]}
 
 
 def best(query: str, names: Sequence[str], limit: int) -> list[str]:
@@ -158,9 +146,8 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
     search.binary()  # that rg is missing is not the pattern's fault
     arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
-                await search.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
+        with suppress(ToolTimeout):
+            await search.search(place, arguments, end=b"\n", take=take, timeout=SECONDS)
     except ToolError as error:
         raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
     return sorted(found, key=lambda match: (match.path.text, match.line_number))

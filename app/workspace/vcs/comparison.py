@@ -4,21 +4,21 @@ The comparison is git's own, with a copy of the index in which the untracked fil
 repository. Renames are a deletion and an addition.
 """
 
-import ast
 import asyncio
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from app.project.discovery import branch
 from app.project.location import Location
 from app.project.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
+from app.project.snapshot.trees import PLAIN_DIFF, TreeChange, changes, patch_header, unquoted
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
 from app.tools.text_file import json_text, opened
@@ -37,10 +37,7 @@ _OPTIONS = (
     *("--literal-pathspecs", "-c", "core.quotePath=false"),
     *("-c", f"core.bigFileThreshold={MAX_PATCH_BYTES}"),  # larger files are compared as binaries, of which nothing is shown
 )
-_DIFF = (
-    *("diff-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--submodule=short"),
-    *("--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/"),
-)
+_DIFF = ("diff-index", *PLAIN_DIFF, "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
 _NOT_ALL_REFRESHED = 1
 _MAX_INDEX_BYTES = 1_000_000_000
 _EMPTY_BLOB = {
@@ -49,11 +46,8 @@ _EMPTY_BLOB = {
 }
 """By the length of a repository's object names."""
 _CHUNK = b"diff --git "
-_RULE = "=" * 67
 _REMOTES = ("origin", "upstream")
 _USUAL_BRANCHES = ("main", "master")
-_Status = Literal["added", "deleted", "modified"]
-_STATUSES: Mapping[bytes, _Status] = {b"A": "added", b"D": "deleted"}
 
 
 class GitFailed(ServiceError):
@@ -64,20 +58,6 @@ class GitFailed(ServiceError):
 
     def __init__(self, command: str, told: str) -> None:
         super().__init__(f"{command} failed: {told or 'without a message'}. See whether `git status` works in this directory.")
-
-
-@dataclass(frozen=True, slots=True)
-class GitChange:
-    """`name`: from the top of the checkout; bytes that are not UTF-8 stand in it as lone surrogates."""
-
-    name: str
-    added: int
-    removed: int
-    status: _Status
-
-    @property
-    def facts(self) -> dict[str, object]:
-        return {"file": json_text(self.name), "additions": self.added, "deletions": self.removed, "status": self.status}
 
 
 @dataclass(frozen=True)
@@ -98,12 +78,12 @@ class _Comparison:
     scope: Sequence[str]
     env: dict[str, str]
 
-    async def changes(self) -> list[GitChange]:
+    async def changes(self) -> list[TreeChange]:
         """One of each name: git lists a file in conflict twice. Raises TooLarge."""
         result = await self._diff(["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
         if result.code == TOO_MUCH_OUTPUT:
             raise TooLarge("More files differ than can be listed. Name a directory further down.")
-        return list({change.name: change for change in parse_changes(result.stdout)}.values())
+        return list({change.path: change for change in changes(result.stdout)}.values())
 
     async def patches(self, *options: str) -> GitResult:
         """With TOO_MUCH_OUTPUT only the first patches."""
@@ -119,28 +99,33 @@ class _Comparison:
 
 async def changed_files(location: Location) -> list[VcsFileStatus]:
     """The changes in the directory since HEAD, by path."""
-    changes = await _changes_since_head(location.git, _scope(location)) if location.git else []
-    return [VcsFileStatus(**change.facts) for change in changes]
+    found = await _changes_since_head(location.git, _scope(location)) if location.git else []
+    return [VcsFileStatus(**_facts(change)) for change in found]
+
+
+def _facts(change: TreeChange) -> dict[str, Any]:
+    counts = {"additions": change.additions or 0, "deletions": change.deletions or 0}
+    return {"file": json_text(change.path), **counts, "status": change.status}
 
 
 async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
     """The changes in the whole checkout since HEAD, by paths relative to the directory. Of a link, which may lead anywhere, only
     that it changed. Empty for a damaged repository."""
-    changes: list[GitChange] = []
-    if allowed.git is not None:
+    found: list[TreeChange] = []
+    if allowed.location.git is not None:
         with suppress(GitFailed):
-            changes = await _changes_since_head(allowed.git, [])
-    return await asyncio.to_thread(_seen_from, allowed, changes)
+            found = await _changes_since_head(allowed.location.git, [])
+    return await asyncio.to_thread(_seen_from, allowed, found)
 
 
-def _seen_from(allowed: AllowedPaths, changes: Sequence[GitChange]) -> list[ChangedFile]:
+def _seen_from(allowed: AllowedPaths, found: Sequence[TreeChange]) -> list[ChangedFile]:
     """By paths from the directory's real path, because git names the top of the checkout without symlinks."""
-    full = [(f"{allowed.worktree}/{change.name}", change) for change in changes]
+    full = [(f"{allowed.location.worktree}/{change.path}", change) for change in found]
     files = [
         ChangedFile(
             path=json_text(os.path.relpath(path, allowed.real_directory)),
-            added=change.added,
-            removed=change.removed,
+            added=change.additions or 0,
+            removed=change.deletions or 0,
             status=change.status,
         )
         for path, change in full
@@ -149,7 +134,7 @@ def _seen_from(allowed: AllowedPaths, changes: Sequence[GitChange]) -> list[Chan
     return sorted(files, key=lambda file: file.path)
 
 
-async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[GitChange]:
+async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[TreeChange]:
     async with _comparing(git, scope, _head) as comparison:
         return await comparison.changes() if comparison else []
 
@@ -163,8 +148,8 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
         if comparison is None:
             return []
         shown = f"--unified={min(context, WHOLE_FILE)}"
-        changes, patches = await asyncio.gather(comparison.changes(), comparison.patches(shown))
-    return await asyncio.to_thread(_with_patches, changes, patches)
+        found, patches = await asyncio.gather(comparison.changes(), comparison.patches(shown))
+    return await asyncio.to_thread(_with_patches, found, patches)
 
 
 async def raw_patch(location: Location) -> bytes:
@@ -215,8 +200,7 @@ async def _comparing(
 
 
 def _scope(location: Location) -> list[str]:
-    below = os.path.relpath(os.path.realpath(location.directory), os.path.realpath(location.worktree))
-    return [] if below == os.curdir else [below]
+    return [location.path] if location.path else []
 
 
 def _copy_index(git: Git, target: Path) -> None:
@@ -252,16 +236,15 @@ async def _add(git: Git, names: Sequence[bytes], env: Mapping[str, str], empty: 
         raise GitFailed("git update-index", added.stderr)
 
 
-def _with_patches(changes: Sequence[GitChange], patches: GitResult) -> list[VcsFileDiff]:
+def _with_patches(differing: Sequence[TreeChange], patches: GitResult) -> list[VcsFileDiff]:
     texts, left = _by_name(patches), MAX_PATCH_BYTES
     found = []
-    for change in changes:
-        patch = texts.get(change.name, b"")
-        if not patch or len(patch) > left:
-            patch = _header(change.name)
-        else:
-            left -= len(patch)
-        found.append(VcsFileDiff(**change.facts, patch=json_text(patch.decode("utf-8", "surrogateescape"))))
+    for change in differing:
+        patch = texts.get(change.path, b"")
+        is_shown = patch and len(patch) <= left
+        left -= len(patch) if is_shown else 0
+        text = patch.decode("utf-8", "surrogateescape") if is_shown else patch_header(change.path)  # as in OpenCode
+        found.append(VcsFileDiff(**_facts(change), patch=json_text(text)))
     return found
 
 
@@ -279,30 +262,8 @@ def _by_name(patches: GitResult) -> dict[str, bytes]:
 
 
 def _name(header: bytes) -> str:
-    """The name in `a/name b/name`; git quotes unusual names as C does, which Python reads."""
-    first = header[: len(header) // 2]  # half: with renames off both names are the same
-    name = ast.literal_eval(first.decode("latin-1")).encode("latin-1") if first.startswith(b'"') else first
-    return os.fsdecode(name.removeprefix(b"a/"))
-
-
-def _header(name: str) -> bytes:
-    """Replaces a patch that is not shown, as in OpenCode."""
-    shown = os.fsencode(name)
-    return b"Index: %b\n%b\n--- %b\t\n+++ %b\t\n" % (shown, _RULE.encode(), shown, shown)
-
-
-def parse_changes(output: bytes) -> Iterator[GitChange]:
-    """Reads `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>removed<tab>name`."""
-    fields = [field for field in output.split(b"\0") if field]
-    letters = {name: raw[-1:] for raw, name in zip(fields[::2], fields[1::2], strict=False) if raw.startswith(b":")}
-    for line in fields[2 * len(letters) :]:
-        added, removed, name = line.split(b"\t", 2)
-        status = _STATUSES.get(letters.get(name, b"M"), "modified")
-        yield GitChange(os.fsdecode(name), _count(added), _count(removed), status)
-
-
-def _count(number: bytes) -> int:
-    return 0 if number == b"-" else int(number)
+    """The name in `a/name b/name`: half of it, as with renames off both names are the same."""
+    return os.fsdecode(unquoted(header[: len(header) // 2]).removeprefix(b"a/"))
 
 
 async def default_branch(git: Git) -> DefaultBranch | None:

@@ -1,28 +1,28 @@
 """Applies a patch to the files of a directory: all of it, or nothing.
 
 Git applies the patch in a separate folder, to copies of the files that it names; the results are written to the directory as
-tools write. So neither the repository's configuration nor a symbolic link has a part in it. Whether the patch may touch a file is
-judged by the results, not by the patch's spelling.
+a revert writes. So neither the repository's configuration nor a symbolic link has a part in it. Whether the patch may touch a
+file is judged by the results, not by the patch's spelling.
 """
 
-import ast
 import asyncio
 import os
 import re
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from app.project.sandbox.git import Git
 from app.project.sandbox.sandbox import Sandbox
+from app.project.snapshot.restore import remove, write_file
+from app.project.snapshot.trees import unquoted
 from app.schema.errors import ServiceError
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks, open_file, opened, remove_folder
+from app.tools.text_file import FileLocks, opened
 from app.util.project_files import HeldDirectory
 from app.workspace.browse.reach import AllowedPaths
 from app.workspace.directories import BusyDirectories
@@ -55,36 +55,31 @@ _FileStates = Mapping[str, _FileState]
 """By the files' names from the top of the checkout on."""
 
 
-class Patching:
-    def __init__(self, busy: BusyDirectories, locks: FileLocks, sandbox: Sandbox) -> None:
-        self._busy = busy
-        self._locks = locks
-        self._sandbox = sandbox
+async def apply_patch(allowed: AllowedPaths, patch: str, busy: BusyDirectories, locks: FileLocks, sandbox: Sandbox) -> None:
+    """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
+    if not allowed.location.is_git:
+        raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
+    await busy.require_idle(allowed.location.worktree)
+    checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
+    names = [name for name in _candidates(data) if _is_below(name, allowed)]
+    async with locks.hold_all(checkout.path / name for name in names):
+        before = await asyncio.to_thread(_read, checkout, names)
+        after = await _patched(sandbox, allowed.location.git, before, data)
+        changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        _require_touchable(changed, names, allowed)
+        await text_file.finish_in_thread(_write, checkout, changed, before, after)
 
-    async def apply(self, allowed: AllowedPaths, patch: str) -> None:
-        """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
-        if not allowed.is_git:
-            raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
-        await self._busy.require_idle(allowed.worktree)
-        checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
-        names = [name for name in _candidates(data) if _is_below(name, allowed)]
-        async with self._locks.hold_all(checkout.path / name for name in names):
-            before = await asyncio.to_thread(_read, checkout, names)
-            after = await self._patched(allowed.git, before, data)
-            changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-            _require_touchable(changed, names, allowed)
-            await text_file.finish_in_thread(_write, checkout, changed, before, after)
 
-    async def _patched(self, git: Git | None, before: _FileStates, patch: bytes) -> _FileStates:
-        """The files after the patch, with the line ends of the checkout. Raises PatchRefused."""
-        try:
-            return await _applied(self._sandbox, before, patch)
-        except PatchRefused:
-            converted = await _checked_out_with_crlf(git, before)
-            if not converted:
-                raise
-        after = await _applied(self._sandbox, _with_line_ends(before, converted, b"\n"), patch)
-        return _with_line_ends(after, converted, b"\r\n")
+async def _patched(sandbox: Sandbox, git: Git | None, before: _FileStates, patch: bytes) -> _FileStates:
+    """The files after the patch, with the line ends of the checkout. Raises PatchRefused."""
+    try:
+        return await _applied(sandbox, before, patch)
+    except PatchRefused:
+        converted = await _checked_out_with_crlf(git, before)
+        if not converted:
+            raise
+    after = await _applied(sandbox, _with_line_ends(before, converted, b"\n"), patch)
+    return _with_line_ends(after, converted, b"\r\n")
 
 
 async def _checked_out_with_crlf(git: Git | None, names: Iterable[str]) -> set[str]:
@@ -104,16 +99,8 @@ def _with_line_ends(files: _FileStates, names: Collection[str], end: bytes) -> d
 def _candidates(patch: bytes) -> list[str]:
     """The names that the patch may be about, with and without a first folder such as `a/`: superfluous names do no harm."""
     heads = [half for head in _HEADS.findall(patch) for half in (head[: len(head) // 2], head[len(head) // 2 + 1 :])]
-    spelt = [os.fsdecode(_unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
+    spelt = [os.fsdecode(unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
     return sorted({name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name})
-
-
-def _unquoted(name: bytes) -> bytes:
-    if not name.startswith(b'"'):
-        return name
-    with suppress(SyntaxError, ValueError, AttributeError):
-        return bytes(ast.literal_eval(name.decode("latin-1")).encode("latin-1"))
-    return name
 
 
 def _is_below(name: str, allowed: AllowedPaths) -> bool:
@@ -130,7 +117,7 @@ def _require_touchable(changed: Sequence[str], names: Collection[str], allowed: 
         raise PatchRefused("The patch changes no file")
     for name in changed:
         if not _is_below(name, allowed):
-            raise PatchRefused(f"The patch names {name}, which is not in {allowed.directory}")
+            raise PatchRefused(f"The patch names {name}, which is not in {allowed.location.directory}")
         if name not in names:
             raise PatchRefused(f"The patch spells {name} in a way that is not understood: make it with `git diff`")
 
@@ -216,36 +203,19 @@ def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) 
 
 
 def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
-    """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file."""
-    for name in names:
-        if name not in files and _exists(checkout.path / name, checkout):
-            text_file.delete(checkout.path / name, checkout)
-            _remove_empty_folders(checkout.path / name, checkout)
-    for name in names:
-        if name in files:
-            text_file.write(checkout.path / name, files[name].data, root=checkout)
-            _set_executable(checkout.path / name, checkout, files[name].is_executable)
+    """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file. Raises
+    ToolError."""
+    for name in sorted(names, key=lambda name: name in files):
+        action = "write" if name in files else "delete"
+        try:
+            if name in files:
+                write_file(checkout, name, files[name].data, executable=files[name].is_executable)
+            else:
+                remove(checkout, name, checkout.real)
+        except OSError as error:
+            raise text_file.failure(action, checkout.path / name, error) from error
 
 
 def _exists(path: Path, root: HeldDirectory) -> bool:
     """Raises ToolError for a path behind a link."""
     return text_file.stamp(path, root) is not None
-
-
-def _set_executable(path: Path, root: HeldDirectory, is_executable: bool) -> None:
-    descriptor = open_file(path, root)
-    try:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        if bool(mode & stat.S_IXUSR) != is_executable:
-            readers = (mode & 0o444) >> 2
-            os.fchmod(descriptor, mode | readers if is_executable else mode & ~0o111)
-    finally:
-        os.close(descriptor)
-
-
-def _remove_empty_folders(path: Path, root: HeldDirectory) -> None:
-    with suppress(OSError):  # not empty
-        for folder in path.parents:
-            if folder == root.path:
-                return
-            remove_folder(folder, root)

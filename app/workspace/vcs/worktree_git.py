@@ -6,7 +6,6 @@ Commands can write both, so each is believed only if it names the other. Only wh
 import errno
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,11 +13,11 @@ from pathlib import Path
 
 from app.project.sandbox.git import Git, GitResult, git_of
 from app.project.sandbox.git_repository import GitRepository, repository_of
-from app.tools.text_file import open_file, opened, status_of
+from app.tools.text_file import open_file, status_of
+from app.util.project_files import read_small
 
 BRANCH_PREFIX = "opencode/"
 _CHECKOUT_SECONDS = 600
-_MAX_NAME_BYTES = 4096
 
 
 def branch_of(directory: Path) -> str:
@@ -39,7 +38,7 @@ async def add(git: Git, directory: Path) -> GitResult:
 
 def of_worktree(git: Git, worktree: Path) -> Git | None:
     """Git for a worktree of the repository of `git`. None if it is no worktree, or not any more."""
-    found = _repository_of(worktree)
+    found = repository_of(worktree)
     if found is None or git.repository is None or found.common_dir != git.repository.common_dir or not found.is_linked:
         return None
     with suppress(OSError):
@@ -64,9 +63,10 @@ def forget(git: Git, worktree: Path) -> None:
     store = git.repository.common_dir
     with suppress(FileNotFoundError), _opened(store / "worktrees", store) as entries:
         for name in os.listdir(entries):  # noqa: PTH208  a descriptor
-            if not _is_of(store / "worktrees" / name, store, worktree):
+            entry = store / "worktrees" / name
+            if read_small(entry / "gitdir", store).strip() != str(worktree / ".git"):
                 continue
-            if status_of(store / "worktrees" / name / "locked", store) is not None:
+            if status_of(entry / "locked", store) is not None:
                 raise OSError(errno.EBUSY, "it is locked (see `git worktree unlock`)", str(worktree))
             shutil.rmtree(name, dir_fd=entries)
 
@@ -81,14 +81,6 @@ async def remove_branch(git: Git, worktree: Path) -> None:
     await bare.run("branch", "-D", branch_of(worktree))
 
 
-def _repository_of(worktree: Path) -> GitRepository | None:
-    try:
-        is_file = stat.S_ISREG((worktree / ".git").lstat().st_mode)
-    except OSError:
-        return None
-    return repository_of(worktree) if is_file else None
-
-
 @contextmanager
 def _opened(folder: Path, root: Path) -> Iterator[int]:
     descriptor = open_file(folder, root)
@@ -96,13 +88,3 @@ def _opened(folder: Path, root: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _is_of(entry: Path, root: Path, worktree: Path) -> bool:
-    try:
-        file = opened(entry / "gitdir", root)
-    except OSError:
-        return False
-    with file:
-        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
-    return named == str(worktree / ".git")

@@ -4,14 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from git_files import server_git
 from snapshot_project import Project
 
-from app.project.snapshot.lock import TIMEOUT_SECONDS, RepositoryLock, SnapshotFailed, repository_lock
+from app.project.snapshot.lock import TIMEOUT_SECONDS, SnapshotFailed, lock, repository_lock
 from app.project.snapshot.snapshots import Snapshots
 from app.util.tasks import ProcessLocks
 
@@ -29,28 +29,27 @@ def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def lock_in(folder: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> RepositoryLock:
-    return RepositoryLock(folder / "lock", "", None, timeout_seconds)
+def lock_in(folder: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> AbstractAsyncContextManager[int | None]:
+    return lock(folder / "lock", "", None, timeout_seconds)
 
 
 async def test_one_holder_at_a_time(tmp_path: Path) -> None:
-    one, other = lock_in(tmp_path), lock_in(tmp_path)
     holders = most = 0
 
-    async def hold(lock: RepositoryLock) -> None:
+    async def hold() -> None:
         nonlocal holders, most
-        async with lock.held():
+        async with lock_in(tmp_path):
             holders += 1
             most = max(most, holders)
             await asyncio.sleep(0)
             holders -= 1
 
-    await asyncio.gather(*(hold(lock) for lock in (one, other) * 10))
+    await asyncio.gather(*(hold() for _ in range(20)))
     assert (holders, most) == (0, 1)
 
 
 async def taken(folder: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-    async with lock_in(folder, timeout_seconds).held():
+    async with lock_in(folder, timeout_seconds):
         pass
 
 
@@ -78,14 +77,14 @@ async def test_servers_of_one_database_lock_by_it(project: Project) -> None:
         await asyncio.wait([taking], timeout=0.1)
         assert not taking.done()
         with pytest.raises(SnapshotFailed, match="another server"):
-            async with RepositoryLock(project.data / "lock", name, shared, timeout_seconds=0).held():
+            async with lock(project.data / "lock", name, shared, timeout_seconds=0):
                 pass
     assert await taking == await snapshots.track()
     assert not (project.data / "shared" / "opensession.lock").exists()
 
 
 async def test_a_process_that_inherits_the_lock_keeps_it(tmp_path: Path) -> None:
-    async with lock_in(tmp_path).held() as descriptor:
+    async with lock_in(tmp_path) as descriptor:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
     with pytest.raises(SnapshotFailed):
         await taken(tmp_path, 0)
@@ -114,7 +113,7 @@ def track_often(root: Path, data: Path) -> list[str]:
 
 
 async def test_a_cancelled_caller_leaves_the_snapshot_to_the_others(project: Project, snapshots: Snapshots) -> None:
-    async with repository_lock(project.git_dir.absolute(), None).held():
+    async with repository_lock(project.git_dir.absolute(), None):
         leaving, staying = asyncio.create_task(snapshots.track()), asyncio.create_task(snapshots.track())
         done, _ = await asyncio.wait([leaving, staying], timeout=0.1)
         assert not done

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from search_places import search_place
 
+from app.project.snapshot.trees import changes
 from app.workspace.browse.content import parse_hunks
 from app.workspace.browse.search import FileSearch, best, list_names
-from app.workspace.vcs.comparison import GitChange, parse_changes
 
 HIDDEN = [".env/", "environment.py"]
 NAMES = ["src/", "src/tool/", "README.md", "src/main.py", "src/tool/ripgrep.py", "src/tool/strip.py", ".github/ci.yml"]
@@ -67,8 +67,8 @@ async def test_listed_are_files_that_are_not_ignored_and_the_folders_above_them_
     (project / "link").symlink_to(outside.parent)
     (project / "secret.txt").symlink_to(outside)
     names = await list_names(search_place(project))
-    assert names.files == [".gitignore", "b.txt", "src/deep/er/a.py"]
-    assert names.directories == ["src/", "src/deep/", "src/deep/er/"]
+    assert names["file"] == [".gitignore", "b.txt", "src/deep/er/a.py"]
+    assert names["directory"] == ["src/", "src/deep/", "src/deep/er/"]
     assert await FileSearch().find(search_place(project), "secret", "all", 10) == []
 
 
@@ -91,12 +91,13 @@ RAW = (
     b":100644 100644 ccccccc 0000000 M\0x.bin\0"
 )
 NUMBERS = b"0\t3\tgone.txt\0" + b"2\t0\tnew\n\tline\0" + b"-\t-\tx.bin\0"
-CHANGES = [("gone.txt", 0, 3, "deleted"), ("new\n\tline", 2, 0, "added"), ("x.bin", 0, 0, "modified")]
+CHANGES = [("gone.txt", 0, 3, "deleted"), ("new\n\tline", 2, 0, "added"), ("x.bin", None, None, "modified")]
 
 
 def test_git_s_changes_and_numbers_are_put_together() -> None:
-    assert list(parse_changes(RAW + NUMBERS)) == [GitChange(*change) for change in CHANGES]
-    assert list(parse_changes(b"")) == []
+    found = changes(RAW + NUMBERS)
+    assert [(change.path, change.additions, change.deletions, change.status) for change in found] == CHANGES
+    assert changes(b"") == []
 
 
 def test_counts_of_one_and_missing_newlines_in_a_hunk() -> None:
