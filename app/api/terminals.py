@@ -27,7 +27,7 @@ from app.server import Server
 from app.users.login import TICKET_SECONDS
 from app.users.principal import Principal
 from app.workspace.terminals.programs import installed_shells
-from app.workspace.terminals.terminal import InputFull, OutputPosition, Terminal
+from app.workspace.terminals.terminal import InputFull, Terminal
 from app.workspace.workspace import Workspace
 
 routes = router("/pty", 400, tags=["pty"])
@@ -193,8 +193,8 @@ async def _show(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
     try:
         given = socket.query_params.get("cursor", "")
         async for shown in terminal.watch(int(given) if _CURSOR.fullmatch(given) else 0):
-            if isinstance(shown, OutputPosition):
-                await socket.send_bytes(b'\0{"cursor":%d}' % shown.units)
+            if isinstance(shown, int):
+                await socket.send_bytes(b'\0{"cursor":%d}' % shown)
             else:
                 await socket.send_text(shown)
     except WebSocketDisconnect:

@@ -50,12 +50,10 @@ async def discover(
 ) -> ProjectInfo:
     """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside git.
     `admits(path)`: may those who work in the directory also work at `path` (already resolved)?"""
-    found = await asyncio.to_thread(_find, directory, sandbox, admits, walls)
+    found = await _find(directory, sandbox, admits, walls)
     if found is None:
         return OUTSIDE_GIT
     git, repository = found
-    if not await _is_as_git_sees_it(git, repository, directory):
-        return OUTSIDE_GIT
     if refused := await asyncio.to_thread(reference_obstacle, repository.common_dir):
         warn_once(log, f"{directory} counts as outside git: {refused}")
         return OUTSIDE_GIT
@@ -67,8 +65,8 @@ async def discover(
 
 async def checkout_of(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> Path | None:
     """The checkout that contains the directory, as `discover` finds it; None outside git."""
-    found = await asyncio.to_thread(_find, directory, sandbox, admits, walls)
-    return found[1].checkout if found and await _is_as_git_sees_it(*found, directory) else None
+    found = await _find(directory, sandbox, admits, walls)
+    return found[1].checkout if found else None
 
 
 async def branch(git: Git) -> str | None:
@@ -77,7 +75,22 @@ async def branch(git: Git) -> str | None:
     return result.text if result.ok else None
 
 
-def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> tuple[Git, GitRepository] | None:
+async def _find(
+    directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls
+) -> tuple[Git, GitRepository] | None:
+    """Git must find the repository by itself, too. It refuses a repository of another user of the machine (`safe.directory`)."""
+    found = await asyncio.to_thread(_look_for, directory, sandbox, admits, walls)
+    if found is None:
+        return None
+    git, repository = found
+    real = Path(os.path.realpath(directory))  # noqa: ASYNC240
+    asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
+    result = await git.with_discovery().run(*asked, cwd=real, timeout=PLACES_SECONDS)
+    places = result.stdout.decode(errors="surrogateescape").splitlines()
+    return found if result.ok and [*map(Path, places)] == [repository.checkout, repository.git_dir] else None
+
+
+def _look_for(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> tuple[Git, GitRepository] | None:
     if not directory.is_dir():
         return None
     if refused := obstacle(directory):
@@ -88,15 +101,6 @@ def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], wall
         return (git_of(sandbox, repository, walls), repository) if repository else None
     except OSError:
         return None
-
-
-async def _is_as_git_sees_it(git: Git, repository: GitRepository, directory: Path) -> bool:
-    """Git must find the repository by itself, too. It refuses a repository of another user of the machine (`safe.directory`)."""
-    real = Path(os.path.realpath(directory))  # noqa: ASYNC240
-    asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
-    result = await git.with_discovery().run(*asked, cwd=real, timeout=PLACES_SECONDS)
-    found = result.stdout.decode(errors="surrogateescape").splitlines()
-    return result.ok and [*map(Path, found)] == [repository.checkout, repository.git_dir]
 
 
 async def _root_commits(git: Git, revisions: str) -> list[str]:

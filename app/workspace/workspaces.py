@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from weakref import WeakSet
 
 from app.events.bus.memory import MemoryBus
 from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
@@ -15,7 +14,7 @@ from app.project.sandbox.scope import Walls
 from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
-from app.users.principal import Principal, is_within, may_enter, roots_of
+from app.users.principal import OPERATOR, Principal, is_within, may_enter, roots_of
 from app.util.project_files import HeldDirectory, ProjectBounds
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
@@ -104,14 +103,9 @@ class Workspaces:
         if checkout is not None and str(checkout) not in ("/", *self.roots):
             self.roots.append(str(checkout))
 
-    def allows(self, real: str) -> bool:
-        """Whether a resolved path is in a tree that clients may use. A worktree of this server counts as where its checkout
-        is."""
-        place = self.worktree_places.origin(real) or real
-        return not self.is_servers(place) and (is_within(place, self.roots) or is_within(place, self._user_roots()))
-
     def admits(self, principal: Principal, real: str) -> bool:
-        """As `allows`, for one of several users."""
+        """Whether a resolved path is in a tree that the principal may use. A worktree of this server counts as where its checkout
+        is."""
         place = self.worktree_places.origin(real) or real
         return not self.is_servers(place) and may_enter(principal, place, self.roots, self._user_roots())
 
@@ -150,7 +144,7 @@ class Workspaces:
 
     def _may_use_git_outside(self, walls: Walls) -> Callable[[str], bool]:
         """Whether a git directory outside the checkout, which only the checkout's own files name, may be used."""
-        return lambda real: self.allows(real) and walls.admits(real)
+        return lambda real: self.admits(OPERATOR, real) and walls.admits(real)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
         """The principal's roots below a directory that they may not work in themselves. `real`: the directory, resolved."""
@@ -216,7 +210,7 @@ class Workspaces:
             directory: HeldDirectory | None = HeldDirectory(Path(path))
         except OSError:
             directory = None
-        if not self.allows(str(directory.real) if directory else os.path.realpath(path)):
+        if not self.admits(OPERATOR, str(directory.real) if directory else os.path.realpath(path)):
             raise DirectoryForbidden(
                 f"{path} is outside the directories that this server works in. Start it there, or name it in OPENSESSION_ROOTS.",
                 directory=path,
@@ -234,8 +228,6 @@ class Branches:
         self._workspaces = workspaces
         self._states = states
         self._bus = bus
-        self._compared: WeakSet[Workspace] = WeakSet()
-        """Workspaces whose branch at their opening was compared with what other servers have announced."""
 
     async def check_all(self) -> None:
         """Checks every directory in use, if any client listens."""
@@ -249,8 +241,8 @@ class Branches:
         if head is None:
             return ""
         changed = await head.refresh()
-        if changed or workspace not in self._compared:
-            self._compared.add(workspace)
+        if changed or not head.is_compared:
+            head.is_compared = True
             updated = EventVcsBranchUpdated(properties=BranchName(branch=head.branch))
             self._states.announce_change(workspace.location.directory, BRANCH, head.branch, updated, seen=changed)
         return head.branch

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from app.project.sandbox.scope import Program
 from app.schema.terminal import Pty, PtySize, PtyUpdate
-from app.tools.process import end_group, marked, yield_processor
+from app.tools.process import end_group, end_marked, marked, yield_processor
 from app.util import processes
 
 LIMIT_BYTES = 2 * 1024 * 1024
@@ -54,10 +54,6 @@ class Scrollback:
             del piece[-_UNIT:]
         return piece.decode("utf-16-le", "replace"), position + len(piece) // _UNIT
 
-    def clear(self) -> None:
-        self.start = self.end
-        self._kept.clear()
-
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)
 READ_BYTES = 64 * 1024
@@ -79,12 +75,12 @@ class InputFull(Exception):
 class PseudoTerminal:
     """`on_output` is called with each piece that the program prints, on the event loop."""
 
-    def __init__(self, master: int, process: Process, mark: str, is_confined: bool, on_output: Callable[[bytes], None]) -> None:
+    def __init__(self, master: int, process: Process, program: Program, mark: str, on_output: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._master = master
         self._process = process
+        self._program = program
         self._mark = mark
-        self._is_confined = is_confined
         self._on_output = on_output
         self._input = bytearray()
         self._hung_up = asyncio.Event()
@@ -105,7 +101,7 @@ class PseudoTerminal:
             raise
         finally:
             os.close(slave)
-        return cls(master, process, mark, program.is_confined, on_output)
+        return cls(master, process, program, mark, on_output)
 
     @property
     def pid(self) -> int:
@@ -134,9 +130,8 @@ class PseudoTerminal:
     async def end(self) -> None:
         """Ends the program with all that was started in the terminal. The kernel sends SIGHUP when the terminal is closed."""
         self._close()
-        if not self._is_confined:
-            await asyncio.to_thread(processes.end, lambda found: found == self._mark)
-        await end_group(self._process, self._is_confined)
+        await end_marked(self._program, self._mark)
+        await end_group(self._process, self._program.is_confined)
 
     def _readable(self) -> None:
         if not self._is_open:
@@ -210,13 +205,6 @@ def _resize(terminal: int, size: PtySize) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.cols, 0, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPosition:
-    """A watching client's position in the output: at the end of what it missed, and behind what was left out."""
-
-    units: int
-
-
 @dataclass(eq=False)
 class Terminal:
     """`owner`: the terminal's user, empty without users. `stays`: it is listed when its program has exited, until it is removed.
@@ -255,20 +243,21 @@ class Terminal:
         if wanted.size:
             self.program.resize(wanted.size)
 
-    async def watch(self, cursor: int) -> AsyncIterator[str | OutputPosition]:
-        """The output from `cursor` on (-1: none), the position, then new output until the program exits."""
+    async def watch(self, cursor: int) -> AsyncIterator[str | int]:
+        """The output from `cursor` on (-1: none), then new output until the program exits. And, as numbers, the client's position
+        in it: at the end of what it missed, and behind what was left out."""
         kept, position, known = self.scrollback, self._start(cursor), False
         while True:
             news = self._news
             if position < kept.start:
                 position = kept.start
-                yield OutputPosition(position)
+                yield position
             elif position < kept.end:
                 text, position = kept.read(position)
                 yield text
             elif not known:
                 known = True
-                yield OutputPosition(position)
+                yield position
             elif self.is_running:
                 await news.wait()
             else:

@@ -6,6 +6,7 @@ Their programs run here, so other servers of the database know only their events
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from app.events.bus.base import Event
 from app.project.sandbox.scope import SandboxWorkspace
@@ -90,9 +91,20 @@ class Terminals:
         """`stays`: the terminal is listed when its program has exited, until it is removed. Raises TerminalsOff,
         TooManyTerminals, BadRequest, DirectoryForbidden."""
         async with self._creating:
-            self._require_place(principal)
-            terminal = await self._started(principal, wanted, workspace, stays)
-            pty_id = terminal.info.id
+            if not self._is_on:
+                raise TerminalsOff
+            running = sum(each.is_running and each.owner == principal.name for each in self._terminals.values())
+            if running >= self._most:
+                raise TooManyTerminals(self._most)
+            made = await asyncio.to_thread(self._programs.make, wanted, workspace, partial(self._admits, principal))
+            pty_id = ids.ascending("pty")
+            title = wanted.title or f"Terminal {pty_id[-_TITLE_CHARACTERS:]}"
+            info = Pty(id=pty_id, title=title, command=made.command, args=made.args, cwd=str(made.cwd), status="running", pid=0)
+            terminal = Terminal(info, str(workspace.directory), principal.name, stays)
+            try:
+                await terminal.start(made.program)
+            except OSError as error:
+                raise BadRequest(f"{made.command} could not be started: {error}", ["command"], made.command) from error
             self._terminals[pty_id] = terminal
             self._watching[pty_id] = asyncio.create_task(self._until_exit(terminal), name=f"watch {pty_id}")
         self._announce(terminal, EventPtyCreated(properties=PtyInfo(info=terminal.info)))
@@ -142,35 +154,6 @@ class Terminals:
             await self.end_all()
         if self._watching:
             await asyncio.wait(self._watching.values())
-
-    async def _started(self, principal: Principal, wanted: PtyInput, workspace: SandboxWorkspace, stays: bool) -> Terminal:
-        def enters(real: str) -> bool:
-            return self._admits(principal, real)
-
-        made = await asyncio.to_thread(self._programs.make, wanted, workspace, enters)
-        pty_id = ids.ascending("pty")
-        info = Pty(
-            id=pty_id,
-            title=wanted.title or f"Terminal {pty_id[-_TITLE_CHARACTERS:]}",
-            command=made.command,
-            args=made.args,
-            cwd=str(made.cwd),
-            status="running",
-            pid=0,
-        )
-        terminal = Terminal(info, str(workspace.directory), principal.name, stays)
-        try:
-            await terminal.start(made.program)
-        except OSError as error:
-            raise BadRequest(f"{made.command} could not be started: {error}", ["command"], made.command) from error
-        return terminal
-
-    def _require_place(self, principal: Principal) -> None:
-        if not self._is_on:
-            raise TerminalsOff
-        running = sum(each.is_running and each.owner == principal.name for each in self._terminals.values())
-        if running >= self._most:
-            raise TooManyTerminals(self._most)
 
     async def _until_exit(self, terminal: Terminal) -> None:
         pty_id = terminal.info.id
