@@ -149,16 +149,6 @@ def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
     return replace(kind, command=tuple(entry.command), preferred=(), trial=(), is_configured=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FormatterRun:
-    """A formatter to run on a file. `trial`: a command that has to succeed first."""
-
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    trial: Sequence[str] = ()
-
-
 @dataclass(eq=False)
 class Formatters:
     """`environment`: the variables of this process that programs see."""
@@ -176,20 +166,20 @@ class Formatters:
     def _kinds(self) -> list[FormatterKind]:
         return configured(self._config)
 
-    async def due(self, path: Path) -> list[FormatterRun]:
-        """The formatters to run on this file, in order; only those that work."""
+    async def due(self, path: Path) -> list[FormatterKind]:
+        """The formatters to run on this file, in order, with whole commands; only those that work."""
         kinds = [kind for kind in self._kinds if kind.formats(path)]
         found = await asyncio.to_thread(self._due, kinds, path) if kinds else []
         return [formatter for formatter in found if await self._works(formatter)]
 
-    async def _works(self, formatter: FormatterRun) -> bool:
+    async def _works(self, formatter: FormatterKind) -> bool:
         """Tries a formatter once."""
         if formatter.trial and formatter.name not in self._tried:
             trial = replace(formatter, command=formatter.trial)
             self._tried[formatter.name] = await self.run(trial, self._workspace) is None
         return self._tried.get(formatter.name, True)
 
-    async def run(self, formatter: FormatterRun, workspace: SandboxWorkspace) -> str | None:
+    async def run(self, formatter: FormatterKind, workspace: SandboxWorkspace) -> str | None:
         """In the sandbox of the file's workspace. The reason if it failed, None if not."""
         if time.monotonic() < self._slow_until.get(formatter.name, 0):
             return f"it took more than {FORMAT_SECONDS:g} seconds and is left out for a minute"
@@ -206,7 +196,7 @@ class Formatters:
             return f"it took more than {FORMAT_SECONDS:g} seconds"
         return None if ended.code == 0 else f"exit code {ended.code}: {_last(output.text())}"
 
-    def failed(self, formatter: FormatterRun, reason: str) -> None:
+    def failed(self, formatter: FormatterKind, reason: str) -> None:
         """Logs each formatter's failure once."""
         if formatter.name not in self._logged:
             self._logged.add(formatter.name)
@@ -220,14 +210,14 @@ class Formatters:
         enabled = self._tried.get(kind.name, True) and self._command(kind) is not None
         return FormatterStatus(name=kind.name, extensions=list(kind.extensions), enabled=enabled)
 
-    def _due(self, kinds: Sequence[FormatterKind], path: Path) -> list[FormatterRun]:
+    def _due(self, kinds: Sequence[FormatterKind], path: Path) -> list[FormatterKind]:
         found = ((kind, self._command(kind)) for kind in kinds)
         return [
-            FormatterRun(
-                kind.name,
-                [word.replace("$FILE", str(path)) for word in command],
-                {**self._environment, **kind.environment},
-                [command[0], *kind.trial] if kind.trial else (),
+            replace(
+                kind,
+                command=tuple(word.replace("$FILE", str(path)) for word in command),
+                environment={**self._environment, **kind.environment},
+                trial=(command[0], *kind.trial) if kind.trial else (),
             )
             for kind, command in found
             if command
