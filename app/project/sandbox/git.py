@@ -38,6 +38,8 @@ _KEPT_VARIABLES = {
     "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
 }
+WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+"""The variables for git that knows neither the user nor the machine."""
 NOT_STARTED = 127
 TIMED_OUT = 124
 TOO_MUCH_OUTPUT = 123

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 
-from app.project.sandbox.git import Git, GitResult
+from app.project.sandbox.git import WITHOUT_CONFIGURATION, Git, GitResult
 from app.project.sandbox.sandbox import OFF
 from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
 from app.project.snapshot.repository import Repository
@@ -36,7 +36,7 @@ async def _is_complete(git_dir: Path, trees: Collection[str]) -> bool:
 
 
 async def _git(git_dir: Path, args: list[str], lines: Collection[str]) -> GitResult:
-    environment = {"GIT_DIR": str(git_dir), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    environment = {"GIT_DIR": str(git_dir), **WITHOUT_CONFIGURATION}
     stdin = "".join(f"{line}\n" for line in lines).encode()
     result = await Git(OFF, HeldDirectory(git_dir)).run(*args, env=environment, stdin=stdin, timeout=_TIMEOUT_SECONDS)
     if not result.ok:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
-from app.project.sandbox.git import TIMED_OUT, Git, GitResult
+from app.project.sandbox.git import TIMED_OUT, WITHOUT_CONFIGURATION, Git, GitResult
 from app.project.snapshot.capture import PathState, path_state
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.trees import (
@@ -48,8 +48,6 @@ _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
     "core.autocrlf": "false",
     "core.attributesFile": "/dev/null",
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
     "core.symlinks": "true",
     "core.quotePath": "false",
     "core.filemode": "true",
@@ -60,12 +58,7 @@ _CONFIG = {
     "gc.cruftPacks": "false",
     "gc.writeCommitGraph": "false",
 }
-_INIT_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_DEFAULT_HASH": "sha1",
-    "GIT_DEFAULT_REF_FORMAT": "files",
-}
+_INIT_ENVIRONMENT = {**WITHOUT_CONFIGURATION, "GIT_DEFAULT_HASH": "sha1", "GIT_DEFAULT_REF_FORMAT": "files"}
 _NOTHING_IGNORED = 1
 """An exit status of `git check-ignore`."""
 _NO_BLOB = "0" * 40
@@ -110,9 +103,7 @@ class Repository:
         self._environment = {
             "GIT_DIR": str(git_dir),
             "GIT_WORK_TREE": str(worktree),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
+            **WITHOUT_CONFIGURATION,
             "GIT_LITERAL_PATHSPECS": "1",
         }
 
@@ -229,7 +220,7 @@ class Repository:
         """Files that the project's repository tracks although its ignore rules match them."""
         if not self._has_project:
             return []
-        args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
+        args = ["ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
         return list(filter(is_utf8, result.names)) if result.ok else []
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from app.project.sandbox.git import Git
+from app.project.sandbox.git import WITHOUT_CONFIGURATION, Git
 from app.project.sandbox.sandbox import Sandbox
 from app.project.snapshot.restore import remove, write_file
 from app.project.snapshot.trees import unquoted
@@ -32,7 +32,6 @@ MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _LINE_END = re.compile(rb"\r?\n")
-_WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
 
 
 class PatchRefused(ServiceError):
@@ -153,7 +152,7 @@ async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[s
     """The files after the patch. Raises PatchRefused."""
     with tempfile.TemporaryDirectory(prefix="opensession-patch-") as folder:
         await asyncio.to_thread(_put, Path(folder), files)
-        env = {**_WITHOUT_CONFIGURATION, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)}
+        env = {**WITHOUT_CONFIGURATION, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)}
         git = Git(sandbox, HeldDirectory(Path(folder)))
         result = await git.run("apply", "--whitespace=nowarn", env=env, stdin=patch)
         if not result.ok:
