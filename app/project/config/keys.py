@@ -42,23 +42,20 @@ def expand_home(pattern: str, home: str) -> str:
 _NUMBERED = re.compile(r"\$\d+")
 
 
+_BUILTIN: Mapping[str, Mapping[str, Any]] = {
+    "init": {"description": "write or improve AGENTS.md, the guide to this project for coding agents"},
+    "review": {
+        "description": "review a change [commit|branch|pull request]; without an argument, what is not committed",
+        "subtask": True,
+    },
+}
+
+
 def commands(config: Config, worktree: Path) -> list[Command]:
-    builtin = [
-        Command(
-            name="init",
-            description="write or improve AGENTS.md, the guide to this project for coding agents",
-            template=_template("init").replace("${path}", str(worktree)),
-        ),
-        Command(
-            name="review",
-            description="review a change [commit|branch|pull request]; without an argument, what is not committed",
-            template=_template("review").replace("${path}", str(worktree)),
-            subtask=True,
-        ),
-    ]
-    own = [Command(name=name, **entry.model_dump()) for name, entry in config.command.items()]
-    found = {command.name: command for command in [*builtin, *own]}
-    return [command.model_copy(update={"hints": hints(command.template)}) for command in found.values()]
+    builtin = {name: {**facts, "template": _template(name).replace("${path}", str(worktree))} for name, facts in _BUILTIN.items()}
+    own = {name: entry.model_dump() for name, entry in config.command.items()}
+    found = [Command(name=name, **facts) for name, facts in {**builtin, **own}.items()]
+    return [command.model_copy(update={"hints": hints(command.template)}) for command in found]
 
 
 def hints(template: str) -> list[str]:
