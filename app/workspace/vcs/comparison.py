@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,18 +135,17 @@ def _seen_from(allowed: AllowedPaths, found: Sequence[TreeChange]) -> list[Chang
 
 
 async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[TreeChange]:
-    async with _comparing(git, scope, _head) as comparison:
-        return await comparison.changes() if comparison else []
+    async with _comparing(git, scope, await _head(git)) as comparison:
+        return await comparison.changes()
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
     """As `changed_files`, with a patch for each file; with `branch` since the directory's branch left the default branch."""
     git = location.git
-    if git is None:
+    base = await (_head(git) if mode == "git" else _fork_point(git)) if git else None
+    if git is None or base is None:
         return []
-    async with _comparing(git, _scope(location), _head if mode == "git" else _fork_point) as comparison:
-        if comparison is None:
-            return []
+    async with _comparing(git, _scope(location), base) as comparison:
         shown = f"--unified={min(context, WHOLE_FILE)}"
         found, patches = await asyncio.gather(comparison.changes(), comparison.patches(shown))
     return await asyncio.to_thread(_with_patches, found, patches)
@@ -156,8 +155,7 @@ async def raw_patch(location: Location) -> bytes:
     """The changes since HEAD as a patch for `git apply`, binary files included. Raises TooLarge."""
     if location.git is None:
         return b""
-    async with _comparing(location.git, _scope(location), _head) as comparison:
-        assert comparison is not None  # _head always finds a base
+    async with _comparing(location.git, _scope(location), await _head(location.git)) as comparison:
         result = await comparison.patches("--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
         raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
@@ -185,18 +183,14 @@ async def _fork_point(git: Git) -> str | None:
 
 
 @asynccontextmanager
-async def _comparing(
-    git: Git, scope: Sequence[str], find_base: Callable[[Git], Awaitable[str | None]]
-) -> AsyncIterator[_Comparison | None]:
-    """None without a base."""
+async def _comparing(git: Git, scope: Sequence[str], base: str) -> AsyncIterator[_Comparison]:
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
         with_index, env = git.with_access_to(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
-        base, untracked = await asyncio.gather(find_base(git), _untracked_files(with_index, scope, env))
-        if base is not None:
-            await _add(with_index, untracked, env, _EMPTY_BLOB[len(base)])
-        yield _Comparison(with_index, base, scope, env) if base is not None else None
+        untracked = await _untracked_files(with_index, scope, env)
+        await _add(with_index, untracked, env, _EMPTY_BLOB[len(base)])
+        yield _Comparison(with_index, base, scope, env)
 
 
 def _scope(location: Location) -> list[str]:
