@@ -361,11 +361,8 @@ def find_program(name: str, directory: Path, top: Path, search_path: str | None,
 def has_marker(folder: Path, markers: Iterable[str], top: Path) -> bool:
     """Whether the folder has one of the files: `name`, in which `*` stands for any letters, or `name:text`, a file with this
     text."""
-    for marker in markers:
-        name, _, text = marker.partition(":")
-        if text in read_small(folder / name, top) if text else _has_file(folder, name, top):
-            return True
-    return False
+    parts = (marker.partition(":") for marker in markers)
+    return any(text in read_small(folder / name, top) if text else _has_file(folder, name, top) for name, _, text in parts)
 
 
 def _has_file(folder: Path, pattern: str, top: Path) -> bool:
