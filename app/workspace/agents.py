@@ -88,23 +88,16 @@ def _built_in(name: str, rules: Ruleset) -> Agent:
     )
 
 
+_OVERRIDDEN = {"mode", "description", "prompt", "temperature", "top_p", "color", "hidden", "steps", "variant"}
+
+
 def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ruleset, user: Ruleset) -> Agent:
     agent = base or Agent(name=name, mode="all", native=False, permission=[*defaults, *user])
-    overrides = {
-        "mode": config.mode,
-        "description": config.description,
-        "prompt": config.prompt,
-        "temperature": config.temperature,
-        "top_p": config.top_p,
-        "color": config.color,
-        "hidden": config.hidden,
-        "steps": config.steps,
-        "model": parse_model(config.model) if config.model else None,
-        "variant": config.variant,
-    }
+    model = {"model": parse_model(config.model)} if config.model else {}
     return agent.model_copy(
         update={
-            **{field: value for field, value in overrides.items() if value is not None},
+            **config.model_dump(include=_OVERRIDDEN, exclude_none=True),
+            **model,
             "options": {**agent.options, **config.options},
             "permission": [*agent.permission, *ruleset(config.permission)],
         }
@@ -115,10 +108,7 @@ def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
     """Keeps the tool-output directory allowed if the configuration denies external directories or has them asked for, unless it
     names this one."""
     rules = _tool_output(tool_output_dir)
-    named = {rule.pattern for rule in rules}
-    if any(
-        rule.permission == "external_directory" and rule.pattern in named and rule.action == "deny" for rule in agent.permission
-    ):
+    if any(_rule(rule.permission, rule.pattern, "deny") in agent.permission for rule in rules):
         return agent
     return agent.model_copy(update={"permission": [*agent.permission, *rules]})
 
