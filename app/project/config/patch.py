@@ -45,15 +45,8 @@ def _masked_section(name: str, value: Any, may_manage: bool) -> Any:
     return _masked_programs(shown, may_manage) if name in _STARTED else shown
 
 
-def _masked_programs(value: Any, may_manage: bool) -> Any:
-    if isinstance(value, list):
-        return [_masked_programs(inner, may_manage) for inner in value]
-    if isinstance(value, Mapping):
-        return {name: _masked_program_field(name, inner, may_manage) for name, inner in value.items()}
-    return value
-
-
-def _masked_program_field(name: str, value: Any, may_manage: bool) -> Any:
+def _masked_programs(value: Any, may_manage: bool, name: str = "") -> Any:
+    """`name`: the key of the value, if it is a field."""
     match name, value:
         case "environment" | "env" | "headers", Mapping():
             return all_masked(value)
@@ -62,8 +55,12 @@ def _masked_program_field(name: str, value: Any, may_manage: bool) -> Any:
         case "url", str() if not may_manage:
             host = _HOST.match(value)
             return f"{host[0] if host else ''}/{MASK}"
+        case _, list():
+            return [_masked_programs(inner, may_manage) for inner in value]
+        case _, Mapping():
+            return {key: _masked_programs(inner, may_manage, key) for key, inner in value.items()}
         case _:
-            return _masked_programs(value, may_manage)
+            return value
 
 
 def without_masked(update: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.project.sandbox.git import Git
-from app.project.snapshot.trees import PLAIN_DIFF, patch_header
+from app.project.snapshot.trees import PLAIN_DIFF, nul_separated, patch_header
 from app.schema.errors import ServiceError
 from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.tools import search
@@ -144,9 +144,9 @@ def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> 
 
 async def _ignored(git: Git, folder: str, entries: Sequence[FolderEntry]) -> set[str]:
     """`./` keeps git from reading a name as a pathspec."""
-    asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
+    asked = nul_separated(f"./{entry.name}" for entry in entries)
     result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
-    return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
+    return {name.removeprefix("./") for name in result.names}
 
 
 def _node(reach: AllowedPaths, folder: str, entry: FolderEntry, ignored: bool) -> FileNode:

@@ -96,15 +96,12 @@ class LanguageServers:
         """The errors of files with these texts, and of others that have some, from all servers."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
-        asked: dict[LanguageServer, list[Path]] = {}
-        for path in files:
+        asked: list[tuple[LanguageServer, Path, str]] = []
+        for path, text in files.items():
             real, servers = await self.serving(path)
             names[real] = path
-            for server in servers:
-                asked.setdefault(server, []).append(real)
-        await asyncio.gather(
-            *(server.check(real, files[names[real]], deadline) for server, served in asked.items() for real in served)
-        )
+            asked += [(server, real, text) for server in servers]
+        await asyncio.gather(*(server.check(real, text, deadline) for server, real, text in asked))
         found: dict[Path, FileErrors] = {}
         for server in self._servers.values():
             for real, errors in server.errors.items():
