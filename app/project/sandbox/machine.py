@@ -194,14 +194,12 @@ def usable(machine: MachineFacts) -> MachineFacts:
         raise SandboxUnusable("bubblewrap is for Linux only")
     if not os.access(machine.bwrap, os.X_OK):
         raise SandboxUnusable("bubblewrap is not installed (no program `bwrap`)")
-    kinds = [machine, replace(machine, user_namespace=True)] if machine.is_root else [machine]
-    reasons = []
-    for kind in kinds:
+    reason = ""
+    for kind in [machine, replace(machine, user_namespace=True)] if machine.is_root else [machine]:
         reason = _failure(kind)
         if not reason:
             return kind
-        reasons.append(reason)
-    raise SandboxUnusable(reasons[-1])
+    raise SandboxUnusable(reason)
 
 
 @cache

@@ -112,7 +112,7 @@ _PYTHON = "pyproject.toml setup.py setup.cfg requirements.txt Pipfile pyrightcon
 _PYRIGHT = "pyright-langserver --stdio | basedpyright-langserver --stdio"
 _SCRIPTS = ".ts .tsx .js .jsx .mjs"
 _MODULES = f"{_SCRIPTS} .cjs .mts .cts"
-_COMPONENTS = ".vue .astro .svelte"
+_WEB = f"{_MODULES} .vue .astro .svelte"
 _C = ".c .cpp .cc .cxx .c++ .h .hpp .hh .hxx .h++"
 _BUILT = "compile_commands.json compile_flags.txt .clangd CMakeLists.txt Makefile"
 _SOLUTION = "*.sln *.slnx global.json"
@@ -123,6 +123,8 @@ _LUA = ".luarc.json .luarc.jsonc .luacheckrc .stylua.toml stylua.toml selene.tom
 _CLOJURE = "deps.edn project.clj shadow-cljs.edn bb.edn build.boot"
 _HASKELL = "stack.yaml cabal.project hie.yaml *.cabal"
 _JULIA = "julia --startup-file=no --history-file=no -e 'using LanguageServer; runserver()'"
+_COMPOSER = "composer.json composer.lock .php-version"
+_TFSTATE = ".terraform.lock.hcl terraform.tfstate *.tf"
 _TERRAFORM = {"experimentalFeatures": {"prefillRequiredFields": True, "validateOnSave": True}}
 _PHP = {"telemetry": {"enabled": False}}
 
@@ -131,18 +133,8 @@ WELL_KNOWN = (
     _kind("typescript", "typescript-language-server --stdio", _MODULES, _LOCKS, unless=_DENO, initialization=_typescript),
     _kind("vue", "vue-language-server --stdio", ".vue", _LOCKS),
     _kind("eslint", "vscode-eslint-language-server --stdio", f"{_MODULES} .vue", _LOCKS, initialization=_eslint),
-    _kind(
-        "oxlint",
-        "oxc_language_server | oxlint --lsp",
-        f"{_MODULES} {_COMPONENTS}",
-        f".oxlintrc.json {_LOCKS} package.json",
-    ),
-    _kind(
-        "biome",
-        "biome lsp-proxy --stdio",
-        f"{_MODULES} {_COMPONENTS} .json .jsonc .css .graphql .gql .html",
-        f"{_BIOME} {_LOCKS}",
-    ),
+    _kind("oxlint", "oxc_language_server | oxlint --lsp", _WEB, f".oxlintrc.json {_LOCKS} package.json"),
+    _kind("biome", "biome lsp-proxy --stdio", f"{_WEB} .json .jsonc .css .graphql .gql .html", f"{_BIOME} {_LOCKS}"),
     _kind("gopls", "gopls", ".go", "go.mod go.sum", outer="go.work"),
     _kind("ruby-lsp", "rubocop --lsp", ".rb .rake .gemspec .ru", "Gemfile"),
     _kind("ty", "ty server", ".py .pyi", f"{_PYTHON} ty.toml", initialization=_python),
@@ -161,24 +153,12 @@ WELL_KNOWN = (
     _kind("kotlin-ls", "kotlin-lsp --stdio", ".kt .kts", _KOTLIN, outer=_GRADLE_SETTINGS),
     _kind("yaml-ls", "yaml-language-server --stdio", ".yaml .yml", _LOCKS),
     _kind("lua-ls", "lua-language-server", ".lua", _LUA),
-    _kind(
-        "php intelephense",
-        "intelephense --stdio",
-        ".php",
-        "composer.json composer.lock .php-version",
-        initialization=lambda root, top: _PHP,
-    ),
+    _kind("php intelephense", "intelephense --stdio", ".php", _COMPOSER, initialization=lambda root, top: _PHP),
     _kind("prisma", "prisma language-server", ".prisma", "schema.prisma prisma/schema.prisma"),
     _kind("dart", "dart language-server --lsp", ".dart", "pubspec.yaml analysis_options.yaml"),
     _kind("ocaml-lsp", "ocamllsp", ".ml .mli", "dune-project dune-workspace .merlin opam"),
     _kind("bash", "bash-language-server start", ".sh .bash .zsh .ksh"),
-    _kind(
-        "terraform",
-        "terraform-ls serve",
-        ".tf .tfvars",
-        ".terraform.lock.hcl terraform.tfstate *.tf",
-        initialization=lambda root, top: _TERRAFORM,
-    ),
+    _kind("terraform", "terraform-ls serve", ".tf .tfvars", _TFSTATE, initialization=lambda root, top: _TERRAFORM),
     _kind("texlab", "texlab", ".tex .bib", ".latexmkrc latexmkrc .texlabroot texlabroot"),
     _kind("dockerfile", "docker-langserver --stdio", ".dockerfile Dockerfile"),
     _kind("gleam", "gleam lsp", ".gleam", "gleam.toml"),
