@@ -5,19 +5,19 @@ import asyncio
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from functools import cache
+from typing import Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import ConfigDict
+from pydantic import ConfigDict, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.record.engine import StorageError
-from app.record.repositories.session_rows import UnknownAnchor
 from app.schema.base import Wire, wire_name
 from app.schema.errors import (
     BadRequest,
@@ -102,100 +102,43 @@ def described_answer(description: str, *models: type[Wire]) -> dict[str, Any]:
 class TaggedAnswer(Wire):
     model_config = ConfigDict(alias_generator=lambda name: "_tag" if name == "tag" else wire_name(name))
 
-    status: ClassVar[int]
-
     tag: str
     message: str
 
 
-class InvalidRequestError(TaggedAnswer):
-    """`kind`: the part of the request that is wrong. `field`: the field in it; the message names it too."""
-
-    status = 400
-    tag: Literal["InvalidRequestError"] = "InvalidRequestError"
-    kind: RequestPart | None = None
-    field: str | None = None
-
-
-class InvalidCursorError(TaggedAnswer):
-    status = 400
-    tag: Literal["InvalidCursorError"] = "InvalidCursorError"
-
-
-class ConflictError(TaggedAnswer):
-    status = 409
-    tag: Literal["ConflictError"] = "ConflictError"
-    resource: str | None = None
-
-
-class UnauthorizedError(TaggedAnswer):
-    status = 401
-    tag: Literal["UnauthorizedError"] = "UnauthorizedError"
+_TAGGED: dict[str, tuple[int, dict[str, Any]]] = {
+    "InvalidRequestError": (400, {"kind": (RequestPart | None, None), "field": (str | None, None)}),
+    "InvalidCursorError": (400, {}),
+    "UnauthorizedError": (401, {}),
+    "ForbiddenError": (403, {}),
+    "SessionNotFoundError": (404, {"session_id": str}),
+    "MessageNotFoundError": (404, {"session_id": str, "message_id": str}),
+    "PermissionNotFoundError": (404, {"request_id": str}),
+    "QuestionNotFoundError": (404, {"request_id": str}),
+    "ProviderNotFoundError": (404, {"provider_id": str}),
+    "FileNotFoundError": (404, {"path": str}),
+    "PtyNotFoundError": (404, {"pty_id": str}),
+    "ConflictError": (409, {"resource": (str | None, None)}),
+    "SessionBusyError": (409, {"session_id": str}),
+    "TooManyStreamsError": (429, {}),
+}
+"""By tag, the status and the further fields."""
+_WRONG_INPUT = "`kind`: the part of the request that is wrong. `field`: the field in it; the message names it too."
 
 
-class ForbiddenError(TaggedAnswer):
-    status = 403
-    tag: Literal["ForbiddenError"] = "ForbiddenError"
-
-
-class SessionNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["SessionNotFoundError"] = "SessionNotFoundError"
-    session_id: str
-
-
-class MessageNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["MessageNotFoundError"] = "MessageNotFoundError"
-    session_id: str
-    message_id: str
-
-
-class PermissionNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["PermissionNotFoundError"] = "PermissionNotFoundError"
-    request_id: str
-
-
-class QuestionNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["QuestionNotFoundError"] = "QuestionNotFoundError"
-    request_id: str
-
-
-class PtyNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["PtyNotFoundError"] = "PtyNotFoundError"
-    pty_id: str
-
-
-class SessionBusyError(TaggedAnswer):
-    status = 409
-    tag: Literal["SessionBusyError"] = "SessionBusyError"
-    session_id: str
-
-
-class ServiceUnavailableError(TaggedAnswer):
-    status = 503
-    tag: Literal["ServiceUnavailableError"] = "ServiceUnavailableError"
-    service: str | None = None
-
-
-class TaggedError(ServiceError):
-    """Raised by routes of the second API for errors that the first API does not have."""
-
-    def __init__(self, answer: TaggedAnswer) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
-
-
-def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
+def described(*tags: str) -> Responses:
     """The error answers that a route gives, for the API's description; any route may also answer 400 or 401."""
-    always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)
-    found: dict[int, list[type[TaggedAnswer]]] = {}
-    for each in (*always, *answers):
-        found.setdefault(each.status, []).append(each)
+    found: dict[int, list[type[Wire]]] = {}
+    for tag in ("InvalidRequestError", "UnauthorizedError", *tags):
+        found.setdefault(_TAGGED[tag][0], []).append(_described_tag(tag))
     return {status: described_answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
+
+
+@cache
+def _described_tag(tag: str) -> type[Wire]:
+    name = "FileNotFoundAnswer" if tag == "FileNotFoundError" else tag
+    fields: dict[str, Any] = {"tag": (Literal[tag], tag), **_TAGGED[tag][1]}
+    return create_model(name, __base__=TaggedAnswer, __doc__=_WRONG_INPUT if "kind" in fields else None, **fields)
 
 
 # Making the answers.
@@ -338,53 +281,41 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
 def second_form(error: Exception) -> Response:
     match error:
         case RequestValidationError():
-            return _tagged_answer(400, _invalid_request(error))
-        case TaggedError():
-            return _tagged_answer(error.answer.status, error.answer)
-        case UnknownAnchor():
-            return _tagged_answer(InvalidCursorError.status, InvalidCursorError(message=error.message))
-        case ServiceError(tag=str(tag)) if error.status != ForbiddenError.status:
+            return _first_issue(error)
+        case ServiceError(tag=str(tag)) if error.status != 403:
             return rendered(error.status, masked({"_tag": tag, **error.data}), headers_of(error))
+        case BadRequest():
+            return tagged(error.status, "InvalidRequestError", error.message, field=_field(error.issues[0]["path"]))
+        case SessionNotFound():
+            return tagged(404, "SessionNotFoundError", error.message, sessionID=error.session_id)
+        case MessageNotFound():
+            tag, message_id = "MessageNotFoundError", error.message_id
+            return tagged(404, tag, error.message, sessionID=error.session_id, messageID=message_id)
         case ServiceError():
-            return _tagged_answer(error.status, _answer_of(error), headers_of(error))
+            name = "ForbiddenError" if error.status == 403 else error.name
+            return tagged(error.status, name, error.message, headers_of(error))
         case HTTPException():
             return tagged(error.status_code, name_of(error), error.detail)
-    return _tagged_answer(503, ServiceUnavailableError(message=STORAGE_MESSAGE, service="database"))
+    return tagged(503, "StorageError", STORAGE_MESSAGE, service="database")
 
 
-def tagged(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error as the second API has it. `name`: its name in the first API."""
-    return _tagged_answer(status, TaggedAnswer(tag=_TAGS.get(status, name), message=message), headers)
+_TAGS = {400: "InvalidRequestError", 503: "ServiceUnavailableError"}
 
 
-def _tagged_answer(status: int, answer: TaggedAnswer, headers: dict[str, str] | None = None) -> Response:
-    return rendered(status, masked(answer.wire()), headers)
+def tagged(status: int, name: str, message: str, headers: dict[str, str] | None = None, **facts: str | None) -> Response:
+    """An error as the second API has it. `name`: its name in the first API, or its tag."""
+    known = {key: value for key, value in facts.items() if value is not None}
+    return rendered(status, masked({"_tag": _TAGS.get(status, name), "message": message, **known}), headers)
 
 
-def _invalid_request(error: RequestValidationError) -> InvalidRequestError:
+def _first_issue(error: RequestValidationError) -> Response:
     """The first thing that is wrong, as OpenCode reports it."""
     issue = error.errors()[0]
     if issue["type"] == "json_invalid":
-        return InvalidRequestError(message=f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")
+        return tagged(400, "BadRequest", f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")
     part, *path = issue["loc"]
-    return InvalidRequestError(message=issue_text(issue["msg"], path), kind=REQUEST_PARTS[part], field=_field(path))
+    return tagged(400, "BadRequest", issue_text(issue["msg"], path), kind=REQUEST_PARTS[part], field=_field(path))
 
 
 def _field(path: Sequence[str | int]) -> str | None:
     return ".".join(map(str, path)) or None
-
-
-def _answer_of(error: ServiceError) -> TaggedAnswer:
-    match error:
-        case BadRequest():
-            return InvalidRequestError(message=error.message, field=_field(error.issues[0]["path"]))
-        case SessionNotFound():
-            return SessionNotFoundError(message=error.message, session_id=error.session_id)
-        case MessageNotFound():
-            return MessageNotFoundError(message=error.message, session_id=error.session_id, message_id=error.message_id)
-    if error.status == ForbiddenError.status:
-        return ForbiddenError(message=error.message)
-    return TaggedAnswer(tag=_TAGS.get(error.status, error.name), message=error.message)
-
-
-_TAGS = {400: "InvalidRequestError", 503: "ServiceUnavailableError"}

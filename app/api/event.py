@@ -150,8 +150,8 @@ class WantedEvents:
     """What a client asks for. `cursor`: the id of the last event that the client has, None for a new client."""
 
     deltas: bool
-    ids: bool
-    cursor: str | None
+    ids: bool = False
+    cursor: str | None = None
     second: bool = False
     """In the second API's form."""
 
@@ -197,20 +197,11 @@ async def subscribe_globally(request: Request, app: AppServices, who: Who, wante
 async def open_stream(
     request: Request, app: Server, who: Principal, directory: str | None, wanted: WantedEvents
 ) -> EventSourceResponse:
-    listener = listen(app, who, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
+    listener = listen(app, who, directory, wanted)
     return await stream(request, app, who, listener, _frames(app, listener, wanted))
 
 
-def listen(
-    app: Server,
-    who: Principal,
-    directory: str | None,
-    *,
-    deltas: bool = False,
-    ids: bool = False,
-    second: bool = False,
-    session_id: str | None = None,
-) -> Listener:
+def listen(app: Server, who: Principal, directory: str | None, wanted: WantedEvents, session_id: str | None = None) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
     audience = None  # receives everything
@@ -219,9 +210,9 @@ def listen(
     return Listener(
         app.bus,
         directory,
-        deltas=deltas,
-        ids=ids,
-        second=second,
+        deltas=wanted.deltas,
+        ids=wanted.ids,
+        second=wanted.second,
         audience=audience,
         user=who.name,
         session_id=session_id,

@@ -83,17 +83,13 @@ def operation_id(route: APIRoute) -> str:
 class Router(APIRouter):
     """Its routes are tried only for a path that begins as they do and is as deep: a request would pass half of 200 otherwise."""
 
-    def __init__(self, begins: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self._begins = begins
-
     @cached_property
-    def _depth(self) -> int:
-        return min(getattr(route, "path", "").count("/") for route in self.routes)
+    def _begins_and_depth(self) -> tuple[str, int]:
+        return self.prefix.partition("{")[0], min(getattr(route, "path", "").count("/") for route in self.routes)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        path = scope["path"]
-        may_match = path.startswith(self._begins) and path.count("/") >= self._depth
+        path, (begins, depth) = scope["path"], self._begins_and_depth
+        may_match = path.startswith(begins) and path.count("/") >= depth
         return super().matches(scope) if may_match else (Match.NONE, {})
 
 
@@ -120,7 +116,6 @@ class LaterRouter(APIRouter):
 def router(prefix: str = "", *statuses: int, **options: Any) -> Router:
     """`statuses`: the errors that each of the router's routes may answer with."""
     return Router(
-        prefix.partition("{")[0],
         prefix=prefix,
         route_class=JsonRoute,
         responses=documented(*statuses),

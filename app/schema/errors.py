@@ -7,6 +7,7 @@ What is stored with a message or sent as `session.error` is a value, closed in `
 What a request is answered with is an exception that carries its facts, its HTTP status and its wire name:
     ServiceError
     ├── BadRequest            400
+    ├── InvalidCursor         400  InvalidCursorError
     ├── NotFound              404  NotFoundError: SessionNotFound, MessageNotFound and others
     ├── SessionBusy           409  SessionBusyError
     ├── Conflict              409  ConflictError
@@ -160,6 +161,14 @@ def issue_text(message: str, path: Sequence[str | int]) -> str:
     """In OpenCode 1.18's form: the place, such as `["parts"][0]["text"]`, in a line of its own."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
     return f"{message}\n  at {place}" if place else message
+
+
+class InvalidCursor(ServiceError):
+    """A cursor of the second API that cannot be read, or that stands for an item that is gone."""
+
+    status = 400
+    name = "InvalidCursorError"
+    tag = "InvalidCursorError"
 
 
 class NotFound(ServiceError):

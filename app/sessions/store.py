@@ -192,7 +192,7 @@ class Store:
         return Page(orjson.dumps(rows.session_values(found)), cursor)
 
     async def sessions_beside(self, wanted: SessionFilter, at: PageBeside) -> list[Session]:
-        """Without damaged sessions. Raises UnknownAnchor."""
+        """Without damaged sessions. Raises InvalidCursor."""
         return rows.read_sessions(await self.query(session_rows.sessions_beside, wanted, at))
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from app.api.deps import AppServices, SessionIdPath, Who
-from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
+from app.api.errors import described
 from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
@@ -15,17 +15,17 @@ from app.schema.permission import Action, AnswerInput, ClientPermission, Permiss
 from app.server import Server
 from app.turn.intake.admission import ask
 
-_SESSION = "/session/{sessionID}"
+_PERMISSIONS, _QUESTIONS = "/session/{sessionID}/permission", "/session/{sessionID}/question"
+_NO_PERMISSION = ("SessionNotFoundError", "PermissionNotFoundError")
+_NO_QUESTION = ("SessionNotFoundError", "QuestionNotFoundError", "ForbiddenError")
 permissions = router("/permission", tags=["permission"])
-session_permissions = router(f"{_SESSION}/permission", SessionNotFoundError, tags=["permission"])
-permission_errors = (SessionNotFoundError, PermissionNotFoundError)
-session_permission = router(f"{_SESSION}/permission/{{requestID}}", *permission_errors, tags=["permission"])
-questions = router("/question", ForbiddenError, tags=["question"])
-session_questions = router(f"{_SESSION}/question", SessionNotFoundError, tags=["question"])
-question_errors = (SessionNotFoundError, QuestionNotFoundError, ForbiddenError)
-session_question = router(f"{_SESSION}/question/{{requestID}}", *question_errors, tags=["question"])
+session_permissions = router(_PERMISSIONS, "SessionNotFoundError", tags=["permission"])
+session_permission = router(_PERMISSIONS + "/{requestID}", *_NO_PERMISSION, tags=["permission"])
+questions = router("/question", "ForbiddenError", tags=["question"])
+session_questions = router(_QUESTIONS, "SessionNotFoundError", tags=["question"])
+session_question = router(_QUESTIONS + "/{requestID}", *_NO_QUESTION, tags=["question"])
 routers = (permissions, session_permissions, session_permission, questions, session_questions, session_question)
-_FORBIDDEN = described(ForbiddenError)
+_FORBIDDEN = described("ForbiddenError")
 
 PermissionRequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
 QuestionRequestPath = Annotated[str, Path(alias="requestID", pattern="^que")]

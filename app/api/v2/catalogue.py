@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Path
 from pydantic import Field
 
-from app.api.errors import ForbiddenError, TaggedAnswer, TaggedError, described
+from app.api.errors import described
 from app.api.roles import READS
 from app.api.v2.shapes import Located, LocationInfo, PlaceInstance, PlaceLocation, located, router
 from app.providers.catalogue import LONG_CONTEXT
 from app.providers.selection import config_providers, parse_model
 from app.schema.base import Wire
+from app.schema.errors import NotFound
 from app.schema.model import (
     Agent,
     AgentMode,
@@ -34,7 +35,7 @@ from app.turn.intake.command import all_commands
 from app.util.secrets import masked
 
 health_routes = router("", tags=["health"])
-location_routes = router("", ForbiddenError, tags=["location"])
+location_routes = router("", "ForbiddenError", tags=["location"])
 
 
 class SecondApiHealth(Wire):
@@ -52,7 +53,7 @@ async def get(here: PlaceLocation) -> LocationInfo:
     return LocationInfo.of(here)
 
 
-routes = router("", ForbiddenError)
+routes = router("", "ForbiddenError")
 
 
 class ProviderRequest(Wire):
@@ -146,10 +147,8 @@ def _session_model(model: ModelRef | None, variant: str | None) -> SessionModel 
     return SessionModel(id=model.model_id, provider_id=model.provider_id, variant=variant) if model else None
 
 
-class ProviderNotFoundError(TaggedAnswer):
-    status = 404
-    tag: Literal["ProviderNotFoundError"] = "ProviderNotFoundError"
-    provider_id: str
+class ProviderNotFound(NotFound):
+    tag = "ProviderNotFoundError"
 
 
 class ProviderAISDK(Wire):
@@ -235,7 +234,7 @@ async def providers(instance: PlaceInstance) -> Located[list[ProviderV2Info]]:
     "/provider/{providerID}",
     tags=["provider"],
     operation_id="v2.provider.get",
-    responses=described(ProviderNotFoundError),
+    responses=described("ProviderNotFoundError"),
     dependencies=READS,
 )
 async def provider(instance: PlaceInstance, provider_id: Annotated[str, Path(alias="providerID")]) -> Located[ProviderV2Info]:
@@ -243,7 +242,7 @@ async def provider(instance: PlaceInstance, provider_id: Annotated[str, Path(ali
         if found.id == provider_id:
             return located(instance.location, _provider(found))
     message = f"Provider not found: {provider_id}. A provider is there when it is connected."
-    raise TaggedError(ProviderNotFoundError(message=message, provider_id=provider_id))
+    raise ProviderNotFound(message, providerID=provider_id)
 
 
 def _provider(info: ProviderInfo) -> ProviderV2Info:

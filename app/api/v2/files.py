@@ -10,31 +10,29 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.deps import AppServices, Who, search_place_of, workspace_of
-from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, described, described_answer
+from app.api.errors import Responses, TaggedAnswer, described, described_answer
 from app.api.file import files, paths_in
 from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
 from app.schema.base import Wire
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, NotFound
 from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.principal import Principal
 from app.workspace.browse.content import list_directory, read
 
-routes = router("", ForbiddenError, tags=["fs"])
-terminals = router("/pty", ForbiddenError, tags=["pty"])
-of_terminal = router("/pty/{ptyID}", ForbiddenError, PtyNotFoundError, tags=["pty"])
+routes = router("", "ForbiddenError", tags=["fs"])
+terminals = router("/pty", "ForbiddenError", tags=["pty"])
+of_terminal = router("/pty/{ptyID}", "ForbiddenError", "PtyNotFoundError", tags=["pty"])
 routers = (routes, terminals, of_terminal)
 
 _HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
 """A project's page that is opened here must not call this server in the user's name."""
 
 
-class FileNotFoundAnswer(TaggedAnswer):
-    status = 404
-    tag: Literal["FileNotFoundError"] = "FileNotFoundError"
-    path: str
+class FileNotFound(NotFound):
+    tag = "FileNotFoundError"
 
 
 class FileSystemEntry(Wire):
@@ -78,7 +76,7 @@ async def entries(
 
 
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-_READ = {**described(FileNotFoundAnswer), 200: _BYTES}
+_READ = {**described("FileNotFoundError"), 200: _BYTES}
 
 
 @routes.get("/fs/read/{path:path}", operation_id="v2.fs.read", response_class=Response, responses=_READ, dependencies=READS)
@@ -86,7 +84,7 @@ async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: A
     """The bytes of a file, with the type that its name implies."""
     data = await asyncio.to_thread(read, paths_in(app, who, workspace), path)
     if data is None:
-        raise TaggedError(FileNotFoundAnswer(message=f"There is no file {path}", path=path))
+        raise FileNotFound(f"There is no file {path}", path=path)
     return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)
 
 

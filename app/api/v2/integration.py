@@ -14,16 +14,15 @@ from pydantic import Field
 
 from app.api.deps import AppServices, Who, json_bytes
 from app.api.directory import put_key, remove_key, stored_keys
-from app.api.errors import ForbiddenError
 from app.api.roles import READS, WRITES
 from app.api.v2.shapes import IN_PLACE, Located, PlaceInstance, PlaceLocation, located, router
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.model import ApiAuth, Auth
 
-routes = router("/integration", ForbiddenError, tags=["integration"])
-attempts = router("/integration/attempt/{attemptID}", ForbiddenError, tags=["integration"])
-credentials = router("/credential/{credentialID:path}", ForbiddenError, tags=["integration", "credential"])
+routes = router("/integration", "ForbiddenError", tags=["integration"])
+attempts = router("/integration/attempt/{attemptID}", "ForbiddenError", tags=["integration"])
+credentials = router("/credential/{credentialID:path}", "ForbiddenError", tags=["integration", "credential"])
 routers = (routes, attempts, credentials)
 
 IntegrationPath = Annotated[str, Path(alias="integrationID")]

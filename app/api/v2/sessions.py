@@ -14,24 +14,15 @@ from sse_starlette import EventSourceResponse
 
 from app.api.audit import CREATED
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of
-from app.api.errors import (
-    ConflictError,
-    ForbiddenError,
-    InvalidCursorError,
-    MessageNotFoundError,
-    SessionBusyError,
-    SessionNotFoundError,
-    TaggedAnswer,
-    described,
-)
+from app.api.errors import described
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, disconnected, listen, open_stream, stream
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
+from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, read_cursor, router
 from app.events.bus.frames import OWN_TYPES
 from app.providers.selection import ProviderModelNotFoundError
 from app.record.repositories.session_rows import PageBeside, SessionFilter
 from app.schema.base import MessageID, SessionID, Wire
-from app.schema.errors import BadRequest, Conflict, MessageNotFound
+from app.schema.errors import BadRequest, Conflict, InvalidCursor, MessageNotFound
 from app.schema.event import AnnouncedEvent
 from app.schema.part import ModelRef
 from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
@@ -52,11 +43,11 @@ from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])
-of_one = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
+of_one = router("/session/{sessionID}", "SessionNotFoundError", tags=["session"])
 routers = (routes, of_one)
 everything = router("", tags=["event"])
 
-_BUSY = described(SessionNotFoundError, SessionBusyError)
+_BUSY = described("SessionNotFoundError", "SessionBusyError")
 
 DEFAULT_LIMIT = 50
 
@@ -97,7 +88,7 @@ class SessionActive(Wire):
     type: Literal["running"] = "running"
 
 
-@routes.get("", operation_id="v2.session.list", responses=described(InvalidCursorError), dependencies=READS)
+@routes.get("", operation_id="v2.session.list", responses=described("InvalidCursorError"), dependencies=READS)
 async def list_sessions(
     app: AppServices,
     who: Who,
@@ -125,7 +116,7 @@ async def list_sessions(
     return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
 
 
-@routes.post("", responses=described(ForbiddenError, ConflictError), dependencies=WRITES)
+@routes.post("", responses=described("ForbiddenError", "ConflictError"), dependencies=WRITES)
 async def create(request: Request, app: AppServices, who: Who, body: SessionV2Create | None = None) -> Data[SessionV2Info]:
     """With the `id` of an existing session, that session is the answer."""
     wanted = body or SessionV2Create()
@@ -177,7 +168,7 @@ async def switch_model(app: AppServices, instance: InstanceOfSession, session_id
     await app.sessions.switch_model(instance.location, session_id, body.model)
 
 
-@of_one.post("/prompt", responses=described(SessionNotFoundError, ConflictError), dependencies=PROMPTS)
+@of_one.post("/prompt", responses=described("SessionNotFoundError", "ConflictError"), dependencies=PROMPTS)
 async def prompt(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
 ) -> Data[SessionInputAdmitted]:
@@ -211,7 +202,7 @@ async def interrupt(app: AppServices, session_id: SessionIdPath) -> None:
     await app.live.abort(session_id)
 
 
-_STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError)
+_STAGED = described("SessionNotFoundError", "MessageNotFoundError", "SessionBusyError")
 
 
 @of_one.post("/revert/stage", operation_id="v2.session.revert.stage", responses=_STAGED, dependencies=WRITES)
@@ -261,7 +252,7 @@ class SessionEventPage(Wire):
     has_more: bool
 
 
-@of_one.get("/message", responses=described(InvalidCursorError), dependencies=READS)
+@of_one.get("/message", responses=described("InvalidCursorError"), dependencies=READS)
 async def messages(
     app: AppServices,
     session_id: SessionIdPath,
@@ -270,7 +261,7 @@ async def messages(
     cursor: Annotated[str | None, Query(description="From an answer, without `order`")] = None,
 ) -> SessionMessagesResponse:
     if cursor is not None and order is not None:
-        raise invalid_cursor("Cursor cannot be combined with order")
+        raise InvalidCursor("Cursor cannot be combined with order")
     at = MessageCursor(anchor="msg", newer=False, order=order or "desc")
     if cursor is not None:
         at = read_cursor(MessageCursor, cursor)
@@ -279,7 +270,7 @@ async def messages(
     return SessionMessagesResponse(data=page.entries, cursor=at.ends(page.first, page.last))
 
 
-@of_one.get("/message/{messageID}", responses=described(SessionNotFoundError, MessageNotFoundError), dependencies=READS)
+@of_one.get("/message/{messageID}", responses=described("SessionNotFoundError", "MessageNotFoundError"), dependencies=READS)
 async def message(
     app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
 ) -> Data[SessionMessage]:
@@ -309,7 +300,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @of_one.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """The session's events behind a number, then new ones."""
-    listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
+    listener = listen(app, who, None, WantedEvents(deltas=True, second=True), session_id)
     return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 
@@ -342,12 +333,7 @@ class V2Event(Wire):
     data: Any
 
 
-class TooManyStreamsError(TaggedAnswer):
-    status = 429
-    tag: Literal["TooManyStreamsError"] = "TooManyStreamsError"
-
-
-_ANSWERS = {**described(TooManyStreamsError), 200: {"description": "Event stream", "model": V2Event}}
+_ANSWERS = {**described("TooManyStreamsError"), 200: {"description": "Event stream", "model": V2Event}}
 
 
 @everything.get("/event", response_class=EventSourceResponse, responses=_ANSWERS, dependencies=READS)

@@ -8,11 +8,11 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Request
 
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, named_directory, workspace_of
-from app.api.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
+from app.api.errors import described
 from app.api.json_route import JsonRoute, Router, operation_id
 from app.project.location import Location
 from app.schema.base import Wire
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, InvalidCursor
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -103,10 +103,9 @@ def located(location: Location, value: T) -> Located[T]:
     return Located(location=LocationInfo.of(location), data=value)
 
 
-def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
-    """`errors`: what each of the router's routes may answer with, beside a 400 and a 401."""
+def router(prefix: str = "", *errors: str, **options: Any) -> APIRouter:
+    """`errors`: the tags of what each of the router's routes may answer with, beside a 400 and a 401."""
     return Router(
-        f"/api{prefix.partition('{')[0]}",
         prefix=f"/api{prefix}",
         route_class=JsonRoute,
         responses=described(*errors),
@@ -146,13 +145,9 @@ def write_cursor(cursor: Wire) -> str:
 
 
 def read_cursor(kind: type[C], cursor: str) -> C:
-    """Raises TaggedError."""
+    """Raises InvalidCursor."""
     try:
         content: Any = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         return kind.model_validate(content)
     except ValueError:
-        raise invalid_cursor() from None
-
-
-def invalid_cursor(message: str = "Invalid cursor") -> TaggedError:
-    return TaggedError(InvalidCursorError(message=message))
+        raise InvalidCursor("Invalid cursor") from None

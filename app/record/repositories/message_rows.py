@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, literal_column, select
 
-from app.record.repositories.session_rows import PageBeside, UnknownAnchor
+from app.record.repositories.session_rows import PageBeside
 from app.record.statements import newest_answered
 from app.record.tables import MESSAGE, PART, SESSION
+from app.schema.errors import InvalidCursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ def newer_messages(connection: Connection, session_id: str, limit: int, after: i
 
 
 def messages_beside(connection: Connection, session_id: str, at: PageBeside) -> StoredMessages:
-    """Oldest first, whatever order is wanted. Raises UnknownAnchor."""
+    """Oldest first, whatever order is wanted. Raises InvalidCursor."""
     seq = None if at.anchor is None else message_seq(connection, session_id, at.anchor)
     if at.anchor is not None and seq is None:
-        raise UnknownAnchor(at.anchor)
+        raise InvalidCursor(f"{at.anchor} is not there any more")
     if at.upward:
         return newer_messages(connection, session_id, at.limit, seq or 0)
     return older_messages(connection, session_id, at.limit, seq)

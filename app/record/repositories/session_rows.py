@@ -25,16 +25,9 @@ from sqlalchemy import (
 from app.record.repositories.work_rows import HELD_SESSIONS
 from app.record.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
 from app.record.text_search import fold
-from app.schema.errors import NotFound
+from app.schema.errors import InvalidCursor
 
 # Pages of an ordered list, beside an item that a client has seen.
-
-
-class UnknownAnchor(NotFound):
-    """The item beside which a page was to begin is unknown."""
-
-    def __init__(self, anchor: str) -> None:
-        super().__init__(f"{anchor} is not there any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +277,12 @@ def session_page(
 
 
 def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBeside) -> Sequence[Row[Any]]:
-    """In the wanted order of creation. Raises UnknownAnchor."""
+    """In the wanted order of creation. Raises InvalidCursor."""
     query = _sessions(wanted)
     if at.anchor is not None:
         seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == at.anchor)).scalar_one_or_none()
         if seq is None:
-            raise UnknownAnchor(at.anchor)
+            raise InvalidCursor(f"{at.anchor} is not there any more")
         query = query.where(SESSION.c.seq > seq if at.upward else SESSION.c.seq < seq)
     found = connection.execute(query.order_by(SESSION.c.seq if at.upward else SESSION.c.seq.desc()).limit(at.limit)).all()
     return found if at.upward != at.newest_first else found[::-1]

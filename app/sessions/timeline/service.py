@@ -127,7 +127,7 @@ class Timeline:
     # Messages.
 
     async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
-        """Raises NotFound, UnknownAnchor."""
+        """Raises NotFound, InvalidCursor."""
         ids, found = await self._shown(session_id, partial(message_rows.messages_beside, at=wanted))
         if wanted.newest_first:
             found, ids = found[::-1], ids[::-1]
