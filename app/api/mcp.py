@@ -155,18 +155,18 @@ class McpAnswer(Response):
         self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from app.api.mcp_server import over_http
+        from app.api.mcp_server.server import DIRECTORY, answer_over_http
 
         async def receive_again() -> Message:
             body, self._request_body = self._request_body, None
             return await receive() if body is None else {"type": "http.request", "body": body, "more_body": False}
 
-        scope[over_http.DIRECTORY] = self._directory
-        await over_http.answer(scope, receive_again, send, max_body_bytes=self._most_bytes)
+        scope[DIRECTORY] = self._directory
+        await answer_over_http(scope, receive_again, send, max_body_bytes=self._most_bytes)
 
 
 @served.post("", dependencies=READS)
 async def message(request: Request, app: AppServices, where: Directory, message: Annotated[Any, Body()]) -> Response:
     """A message of the protocol is read as strictly as any other body, then by the SDK."""
-    await asyncio.to_thread(import_module, "app.api.mcp_server.over_http")  # the SDK takes most of a second to import
+    await asyncio.to_thread(import_module, "app.api.mcp_server.server")  # the SDK takes most of a second to import
     return McpAnswer(await request.body(), where, app.settings.max_body_bytes)

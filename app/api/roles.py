@@ -66,15 +66,9 @@ def principal_of(scope: Mapping[str, Any]) -> Principal:
 
 def require_access(principal: Principal, access: Permitted) -> None:
     """Raises ReadOnly, AdminsOnly."""
-    if access is Permitted.ANYONE:
-        return
-    if access is Permitted.ADMIN_READER:
-        if principal.role is not Role.ADMIN:
-            raise AdminsOnly
-        return
-    if not principal.may_write:
+    if access in (Permitted.WRITER, Permitted.ADMIN) and not principal.may_write:
         raise ReadOnly
-    if access is Permitted.ADMIN and not principal.may_manage:
+    if access in (Permitted.ADMIN_READER, Permitted.ADMIN) and principal.role is not Role.ADMIN:
         raise AdminsOnly
 
 

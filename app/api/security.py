@@ -10,6 +10,7 @@
 import asyncio
 import ipaddress
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -21,11 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.audit import WHO
 from app.api.errors import Refusal, storage_refusal
-from app.api.head import answer_head
-from app.api.roles import PRINCIPAL
+from app.api.roles import PRINCIPAL, principal_of
 from app.record.engine import StorageError
-from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
-from app.users.principal import OPERATOR
+from app.users.login import AcceptedLogin, Login, LoginDenied
 from app.util.shared_threads import WORKING_FOR, Owner
 
 # The body of a request as it comes.
@@ -80,7 +79,7 @@ class IncomingBody:
         if self._size > self._limit.most:
             raise HTTPException(413, self._limit.refusal, _CLOSE)
         if self._size > LARGE_BYTES and self._slot is None:
-            principal, client = self._scope.get(PRINCIPAL, OPERATOR), self._scope.get("client")
+            principal, client = principal_of(self._scope), self._scope.get("client")
             sender = principal.name or f" {client[0] if client else ''}"
             slot = self._large.setdefault(sender, asyncio.Semaphore(LARGE_AT_ONCE))
             await slot.acquire()
@@ -211,16 +210,9 @@ class Guard:
         if not self._access.knows_host(headers.get("host")):
             return _foreign_host()
         needs_login = not is_open(scope["method"], scope["path"], scope.get("query_string", b""))
-        try:
-            admission = await self._login.admit(scope, headers.get("authorization")) if needs_login else ANYBODY
-        except StorageError as error:
-            return storage_refusal(scope, error)
-        match admission:
-            case LoginDenied(retry_after=seconds):
-                return _denied(seconds, asks_itself=_PAGE in headers)
-            case AcceptedLogin(who=who, principal=principal):
-                scope[WHO], scope[PRINCIPAL] = who, principal
-                WORKING_FOR.set(Owner(principal.name))
+        if needs_login and (refusal := await _login_refusal(scope, headers, self._login.admit)):
+            return refusal
+        WORKING_FOR.set(Owner(principal_of(scope).name))
         origin = headers.get("origin")
         if origin is None or not self._access.knows_origin(origin, headers.get("host")):
             if origin is not None and scope["method"] not in _READING:
@@ -236,18 +228,42 @@ class Guard:
             return _foreign_host()
         if origin is not None and not self._access.knows_origin(origin, host):
             return _foreign_origin(origin, "connect")
-        try:
-            admission = await self._login.admit_connection(scope, headers.get("authorization"))
-        except StorageError as error:
-            return storage_refusal(scope, error)
-        match admission:
-            case None:
-                return Refusal(403, "TicketError", "This ticket is for another terminal, was used, or has expired.")
-            case LoginDenied(retry_after=seconds):
-                return _denied(seconds, asks_itself=False)
-            case AcceptedLogin(who=who, principal=principal):
-                scope[WHO], scope[PRINCIPAL] = who, principal
-        return None
+        return await _login_refusal(scope, headers, self._login.admit_connection)
+
+
+Admit = Callable[[Scope, str | None], Awaitable[AcceptedLogin | LoginDenied | None]]
+
+
+async def _login_refusal(scope: Scope, headers: Headers, admit: Admit) -> Refusal | None:
+    """None if the login is accepted; it is noted in the scope."""
+    try:
+        admission = await admit(scope, headers.get("authorization"))
+    except StorageError as error:
+        return storage_refusal(scope, error)
+    match admission:
+        case None:
+            return Refusal(403, "TicketError", "This ticket is for another terminal, was used, or has expired.")
+        case LoginDenied(retry_after=seconds):
+            return _denied(seconds, asks_itself=_PAGE in headers)
+        case AcceptedLogin(who=who, principal=principal):
+            scope[WHO], scope[PRINCIPAL] = who, principal
+    return None
+
+
+async def answer_head(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the head of what `GET` answers: health checks ask so, and programs that follow a link. What would go on after
+    the head, such as a stream, is told by the HTTP server that its client is gone."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    got = {**scope, "method": "GET"}
+    try:
+        await app(got, receive, send_head)
+    finally:
+        scope.update(got, method="HEAD")  # the route, for those who count requests
 
 
 def _body_refusal(scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:

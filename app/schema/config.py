@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -26,11 +25,10 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
-from app.schema.base import WHEN_USED, describe_absence
+from app.schema.base import Wire
 from app.schema.model import AgentMode
 from app.schema.permission import Action
 
@@ -114,14 +112,14 @@ def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) 
     return {**missing, **permission}
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore", **WHEN_USED)
+class _Section(Wire):
+    """Keys are in snake_case but where an alias says otherwise. A field is there only if it was set."""
+
+    model_config = ConfigDict(alias_generator=None)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core_schema)
-        describe_absence(handler.resolve_ref_schema(schema))
-        return schema
+    def _always_there(cls) -> set[str]:
+        return set()
 
     def layer(self) -> dict[str, Any]:
         """Only what was set, as in a file: the form in which layers are merged and clients are shown a configuration."""

@@ -55,14 +55,6 @@ class PromptSource(Wire):
     text: str
 
 
-class PromptFileAttachment(Wire):
-    uri: str
-    mime: str
-    name: str | None = None
-    description: str | None = None
-    source: PromptSource | None = None
-
-
 class PromptFile(Wire):
     """`mime` is found out if the client does not give it."""
 
@@ -71,6 +63,10 @@ class PromptFile(Wire):
     name: str | None = None
     description: str | None = None
     source: PromptSource | None = None
+
+
+class PromptFileAttachment(PromptFile):
+    mime: str
 
 
 class PromptAgentAttachment(Wire):

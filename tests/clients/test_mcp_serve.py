@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
 from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving, this_checkout
 
-from app.api.mcp_server.over_stdio import LONGEST_LINE
+from app.api.mcp_server.server import LONGEST_LINE
 from app.users.tokens import TokenStore
 
 SECONDS = 60

@@ -1,19 +1,16 @@
 """An ASGI application as an httpx2 transport that hands on each piece of a body when it is sent; httpx2's waits for the end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 import httpx2
-
-AsgiMessage = MutableMapping[str, Any]
-App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Scope
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):
     """`client`: the address that requests come from, as the application sees it."""
 
-    def __init__(self, app: App, client: tuple[str, int] | None = ("127.0.0.1", 12345)) -> None:
+    def __init__(self, app: ASGIApp, client: tuple[str, int] | None = ("127.0.0.1", 12345)) -> None:
         self._app = app
         self._client = client
 
@@ -30,10 +27,10 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
 class _Exchange(httpx2.AsyncByteStream):
     """One request, and its answer as it comes. Closing the answer is seen as the client's disconnection."""
 
-    def __init__(self, app: App, scope: AsgiMessage, body: bytes) -> None:
+    def __init__(self, app: ASGIApp, scope: Scope, body: bytes) -> None:
         self._body: bytes | None = body
         self._gone = asyncio.Event()
-        self._sent: asyncio.Queue[AsgiMessage] = asyncio.Queue()
+        self._sent: asyncio.Queue[Message] = asyncio.Queue()
         self._task = asyncio.create_task(self._run(app, scope))
 
     async def started(self) -> tuple[int, list[tuple[bytes, bytes]]]:
@@ -53,24 +50,24 @@ class _Exchange(httpx2.AsyncByteStream):
         self._gone.set()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, app: App, scope: AsgiMessage) -> None:
+    async def _run(self, app: ASGIApp, scope: Scope) -> None:
         try:
             await app(scope, self._receive, self._send)
         finally:
             self._sent.put_nowait({"type": "end"})
 
-    async def _receive(self) -> AsgiMessage:
+    async def _receive(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    async def _send(self, message: AsgiMessage) -> None:
+    async def _send(self, message: Message) -> None:
         if not self._gone.is_set():
             self._sent.put_nowait(message)
 
-    async def _next(self) -> AsgiMessage | None:
+    async def _next(self) -> Message | None:
         """None at the end. Raises what the application raised."""
         message = await self._sent.get()
         if message["type"] != "end":
@@ -79,7 +76,7 @@ class _Exchange(httpx2.AsyncByteStream):
         return None
 
 
-def _scope(request: httpx2.Request) -> AsgiMessage:
+def _scope(request: httpx2.Request) -> Scope:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -37,6 +37,8 @@ class ApiClient:
         self._http = http
         self._name = name
         self._resumes = resumes
+        self.refusal: Callable[[str, int], Exception] = ApiRefused
+        """Makes what is raised of a text and a status."""
 
     async def get(self, path: str, /, **query: Any) -> Any:
         return await self._call("GET", path, None, query)
@@ -92,21 +94,21 @@ class ApiClient:
             raise self._refused(answer.status_code, answer.content)
         return orjson.loads(answer.content) if answer.content.strip() else None
 
-    def _unreachable(self, error: Exception) -> ApiRefused:
-        return ApiRefused(f"{self._name} cannot be reached: {error or type(error).__name__}")
+    def _unreachable(self, error: Exception) -> Exception:
+        return self.refusal(f"{self._name} cannot be reached: {error or type(error).__name__}", 0)
 
-    def _refused(self, status: int, body: bytes) -> ApiRefused:
+    def _refused(self, status: int, body: bytes) -> Exception:
         if status == 401:
             hint = "set OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD (and OPENCODE_SERVER_USERNAME)"
-            return ApiRefused(f"{self._name} needs a login: {hint}.", status)
-        return ApiRefused(_message(body) or f"{self._name} answered with {status}", status)
+            return self.refusal(f"{self._name} needs a login: {hint}.", status)
+        return self.refusal(_message(body) or f"{self._name} answered with {status}", status)
 
     async def events(self, directory: str) -> AsyncGenerator[Json, None]:
         """The events of a directory; the first is `server.connected`. Raises ApiRefused when the server is lost."""
         cursor = ""
         lost_at: float | None = None
         while True:
-            lost: ApiRefused | None = None
+            lost: Exception | None = None
             try:
                 async for frame in self._stream(directory, cursor):
                     cursor, lost_at = frame[0], None
@@ -115,7 +117,7 @@ class ApiClient:
                 lost = self._unreachable(error)
             lost_at = time.monotonic() if lost_at is None else lost_at
             if not self._resumes or time.monotonic() - lost_at > RECONNECT_SECONDS:
-                raise lost or ApiRefused(f"{self._name} has ended the stream of events.")
+                raise lost or self.refusal(f"{self._name} has ended the stream of events.", 0)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _stream(self, directory: str, cursor: str) -> AsyncIterator[tuple[str, Json]]:
@@ -157,6 +159,20 @@ def _issue_text(issue: Json) -> str:
 def error_text(error: Json) -> str:
     """The text of an error `{name, data: {message}}`, as the API and the events have it."""
     return str((error.get("data") or {}).get("message") or error.get("name") or error)
+
+
+class SessionFamily:
+    """A session and its subagents'. `known`: whether a session is one of them, for those that were looked up."""
+
+    def __init__(self, api: ApiClient, session_id: str) -> None:
+        self._api = api
+        self.known = {session_id: True}
+
+    async def has(self, session_id: str) -> bool:
+        if session_id not in self.known:
+            parent = (await self._api.get(f"/session/{session_id}")).get("parentID")
+            self.known[session_id] = parent is not None and await self.has(parent)
+        return self.known[session_id]
 
 
 # When a prompt is answered, and how that ended. Pure.

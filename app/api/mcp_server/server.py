@@ -1,21 +1,35 @@
-"""The SDK's server: what it lists, and how a call is judged, made and answered."""
+"""The SDK's server: what it lists, and how a call is judged, made and answered; over HTTP, and over standard input and output."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import cache
 from typing import Any
+from urllib.parse import quote
 
+import httpx2
 import mcp_types as types
 import orjson
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
 
 from app import __version__
+from app.api.client.asgi_transport import StreamingTransport
 from app.api.client.client import ApiClient, ApiRefused
 from app.api.mcp_server import resources
 from app.api.mcp_server.tools import TOOLS
 from app.api.mcp_server.turn import Report
+from app.util.bounds import parse_json
+from app.util.processes import PipeReader
 
 Context = ServerRequestContext[Any, Any]
 Connect = Callable[[Context], AbstractAsyncContextManager[ApiClient]]
@@ -101,3 +115,77 @@ def _progress(context: Context) -> Report:
         await context.session.report_progress(told, None, message)
 
     return report
+
+
+# One request of `/mcp-server`: Streamable HTTP without sessions, so that any of several servers may answer, and nothing is kept
+# for a client that has disconnected. The tools call the API in this process, with the login of the request.
+
+DIRECTORY = "opensession.mcp_directory"
+"""The key in a request's scope for the directory that the request names."""
+_FORWARDED_HEADERS = ("host", "authorization", "traceparent", "tracestate")
+
+for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
+    logging.getLogger(_name).setLevel(logging.WARNING)  # it logs the beginning and the end of each request
+
+
+async def answer_over_http(scope: Scope, receive: Receive, send: Send, *, max_body_bytes: int) -> None:
+    """`scope` is the request's, with its FastAPI application."""
+    manager = StreamableHTTPSessionManager(_server(), stateless=True, max_request_body_size=max_body_bytes)
+    async with manager.run():
+        await manager.handle_request(scope, receive, send)
+
+
+@cache
+def _server() -> Server[Any]:
+    return SessionsServer(_api_client).server()
+
+
+@asynccontextmanager
+async def _api_client(context: Context) -> AsyncIterator[ApiClient]:
+    """An event stream that ends is not reconnected: usually the server is stopping, or the login has ended."""
+    request: Any = context.request
+    scope, given = request.scope, request.headers
+    transport = StreamingTransport(scope["app"], scope.get("client"))
+    forwarded = {name: given[name] for name in _FORWARDED_HEADERS if name in given}
+    headers = {**forwarded, **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
+    url = f"{scope['scheme']}://127.0.0.1"  # the host of the request is in the header `host`
+    async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
+        yield ApiClient(http, "The server", resumes=False)
+
+
+# For the program that started this one.
+
+LONGEST_LINE = 32 * 1024 * 1024
+
+
+async def serve_over_stdio(api: ApiClient) -> None:
+    """Serves until standard input ends, or a signal; turns that were prompted here and still run are aborted then."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    server = SessionsServer(lambda _: nullcontext(api)).server()
+    lines = _lines(_standard_input())
+    async with stdio_server(stdin=lines) as (read, write):  # type: ignore[arg-type]  # it only reads line by line
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _standard_input() -> asyncio.StreamReader:
+    """Not read in a thread, as the SDK does: a signal could not end the process while that thread reads."""
+    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    PipeReader(os.dup(sys.stdin.fileno()), asyncio.StreamReaderProtocol(reader))
+    return reader
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    """Without those that are too long. The SDK answers no request with half a character."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            print(f"A line of more than {LONGEST_LINE} bytes is passed over", file=sys.stderr)
+            continue
+        if not line:
+            return
+        with suppress(ValueError):
+            line = orjson.dumps(parse_json(line)) if b"\\ud" in line.lower() else line
+        yield line.decode(errors="replace")

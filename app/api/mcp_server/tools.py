@@ -45,6 +45,10 @@ class SessionTool(Wire):
         """Raises ApiRefused."""
         raise NotImplementedError
 
+    def given(self) -> Json:
+        """The arguments that are given, but the id that stands in the address."""
+        return self.model_dump(mode="json", exclude={"session_id", "request_id"}, exclude_none=True)
+
     @classmethod
     def tool_name(cls) -> str:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
@@ -146,8 +150,7 @@ class AnswerPermission(SessionTool):
     message: Annotated[str | None, Field(description="With reject: what the agent is to do instead")] = None
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        message = {"message": self.message} if self.message is not None else {}
-        await api.post(f"/permission/{self.request_id}/reply", {"reply": self.reply, **message})
+        await api.post(f"/permission/{self.request_id}/reply", self.given())
         return {"requestID": self.request_id, "reply": self.reply}
 
 
@@ -164,7 +167,7 @@ class AnswerQuestion(SessionTool):
         if self.answers is None:
             await api.post(f"/question/{self.request_id}/reject")
         else:
-            await api.post(f"/question/{self.request_id}/reply", {"answers": self.answers})
+            await api.post(f"/question/{self.request_id}/reply", self.given())
         return {"requestID": self.request_id}
 
 
@@ -236,8 +239,7 @@ class DiffSession(SessionTool):
     message_id: Annotated[str | None, Field(pattern="^msg", description="Of a prompt")] = None
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        message = {"messageID": self.message_id} if self.message_id else {}
-        return {"text": diff_text(await api.get(f"/session/{self.session_id}/diff", **message))}
+        return {"text": diff_text(await api.get(f"/session/{self.session_id}/diff", **self.given()))}
 
 
 # Going back.
@@ -251,8 +253,7 @@ class ForkSession(SessionTool):
     message_id: Annotated[str | None, Field(pattern="^msg", description="The copy ends before this message")] = None
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        body = {"messageID": self.message_id} if self.message_id else {}
-        return shown(await api.post(f"/session/{self.session_id}/fork", body))
+        return shown(await api.post(f"/session/{self.session_id}/fork", self.given()))
 
 
 class PreviewRevert(SessionTool):
@@ -264,7 +265,7 @@ class PreviewRevert(SessionTool):
     part_id: Annotated[str | None, Field(description="From this part of the message on")] = None
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        return await reverted(api, self.session_id, {**self.wire(), "dryRun": True})
+        return shown(await api.post(f"/session/{self.session_id}/revert", {**self.given(), "dryRun": True}))
 
 
 class RevertSession(SessionTool):
@@ -278,12 +279,7 @@ class RevertSession(SessionTool):
     files: Annotated[bool, Field(description="false: the files stay as they are")] = True
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        return await reverted(api, self.session_id, self.wire())
-
-
-async def reverted(api: ApiClient, session_id: str, body: Json) -> Json:
-    wanted = {name: value for name, value in body.items() if name != "sessionID"}
-    return shown(await api.post(f"/session/{session_id}/revert", wanted))
+        return shown(await api.post(f"/session/{self.session_id}/revert", self.given()))
 
 
 class UnrevertSession(SessionTool):

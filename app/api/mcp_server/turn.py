@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from app.api.client.client import ApiClient, ApiRefused, PromptOutcome, error_text
+from app.api.client.client import ApiClient, ApiRefused, PromptOutcome, SessionFamily, error_text
 from app.util import ids
 
 Json = dict[str, Any]
@@ -25,8 +25,7 @@ class FollowedTurn:
         self._id, self._directory = session["id"], session["directory"]
         self._report = report
         self._told = ""
-        self._family = {session["id"]: True}
-        """Whether a session is this one or a subagent's of it, for those that were looked up."""
+        self._family = SessionFamily(api, session["id"])
 
     async def prompt(self, prompt: Json, seconds: float | None) -> Json:
         """Aborts the turn when this call is cancelled: nobody waits for it any more. Raises ApiRefused."""
@@ -102,14 +101,8 @@ class FollowedTurn:
     async def _asked(self) -> Json:
         """The waiting requests of this session and its subagents."""
         found = await waiting_requests(self._api, self._directory)
-        of_family = {kind: [each for each in all_ if await self._is_of_family(each["sessionID"])] for kind, all_ in found.items()}
+        of_family = {kind: [each for each in all_ if await self._family.has(each["sessionID"])] for kind, all_ in found.items()}
         return {kind: requests for kind, requests in of_family.items() if requests}
-
-    async def _is_of_family(self, session_id: str) -> bool:
-        if session_id not in self._family:
-            parent = (await self._api.get(f"/session/{session_id}")).get("parentID")
-            self._family[session_id] = parent is not None and await self._is_of_family(parent)
-        return self._family[session_id]
 
     async def _tell(self, event: Json) -> None:
         line = self._line(event)
@@ -122,7 +115,7 @@ class FollowedTurn:
         if event["type"] == "server.heartbeat":
             return "The agent works."
         part = event["properties"].get("part") if event["type"] == "message.part.updated" else None
-        return line_of(part) if part and self._family.get(part["sessionID"]) else ""
+        return line_of(part) if part and self._family.known.get(part["sessionID"]) else ""
 
 
 async def waiting_requests(api: ApiClient, directory: str | None) -> dict[str, list[Json]]:
