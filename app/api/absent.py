@@ -301,10 +301,7 @@ async def upgrade(body: UpgradeInput) -> UpgradeFailure:
 
 
 @experimental.post(
-    "/session/{sessionID}/background",
-    operation_id="experimental.session.background",
-    responses=_UNKNOWN,
-    dependencies=WRITES,
+    "/session/{sessionID}/background", operation_id="experimental.session.background", responses=_UNKNOWN, dependencies=WRITES
 )
 async def background(app: AppServices, session_id: SessionIdPath) -> bool:
     """False: subagents are waited for, none is sent to the background."""

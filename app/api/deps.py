@@ -57,10 +57,10 @@ def public_base(request: Request) -> str:
     return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")
 
 
-# For both APIs, which name a directory each in its own way.
+# For both APIs: the second names a directory in its own way, and calls these with it.
 
 
-async def workspace_of(app: Server, who: Principal, directory: str | None) -> Workspace:
+async def workspace_of(app: AppServices, who: Who, directory: Directory) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(app, who, directory)
     workspaces = app.workspaces
@@ -70,7 +70,7 @@ async def workspace_of(app: Server, who: Principal, directory: str | None) -> Wo
     return workspace
 
 
-async def location_of(app: Server, who: Principal, directory: str | None) -> Location:
+async def location_of(app: AppServices, who: Who, directory: Directory) -> Location:
     return (await workspace_of(app, who, directory)).location
 
 
@@ -94,10 +94,6 @@ def search_place_of(app: Server, who: Principal, workspace: Workspace) -> Search
 # For the first API.
 
 
-async def _here(app: AppServices, who: Who, directory: Directory) -> Location:
-    return await location_of(app, who, directory)
-
-
 async def _session_place(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Location:
     """The place that a request names, else the one that the session was created in."""
     return await location_of(app, who, directory or (await app.store.session(session_id)).directory)
@@ -108,16 +104,12 @@ async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPat
     return await instance_of_session(app, who, await app.store.session(session_id), directory)
 
 
-async def _workspace(app: AppServices, who: Who, directory: Directory) -> Workspace:
-    return await workspace_of(app, who, directory)
-
-
 async def _instance(app: AppServices, who: Who, directory: Directory) -> Instance:
     return await instance_of(app, who, directory)
 
 
-CurrentWorkspace = Annotated[Workspace, Depends(_workspace)]
-Here = Annotated[Location, Depends(_here)]
+CurrentWorkspace = Annotated[Workspace, Depends(workspace_of)]
+Here = Annotated[Location, Depends(location_of)]
 CurrentInstance = Annotated[Instance, Depends(_instance)]
 SessionPlace = Annotated[Location, Depends(_session_place)]
 SessionInstance = Annotated[Instance, Depends(_session_instance)]

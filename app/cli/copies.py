@@ -4,17 +4,16 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing, contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 
-from app.cli.support import Attach, Where, database_must_do, fail, settings, with_server
+from app.cli.support import Attach, Where, fail, failures_as_sentences, settings, with_server
 from app.project.snapshot.lock import SnapshotFailed
 from app.schema.errors import ServiceError
 from app.settings import Settings
@@ -22,36 +21,24 @@ from app.tools.web import PinnedRequests
 from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
-    from app.api.client.client import ApiClient
+    from app.api.client import ApiClient
     from app.record.engine import Database
     from app.transfer.backup.manifest import Manifest
     from app.transfer.opencode.records import ImportReport, SourceReader
 
 
-class ExportFormat(StrEnum):
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
-class ImportedIds(StrEnum):
-    KEEP = "keep"
-    NEW = "new"
-
-
-ExportedSession = Annotated[str, typer.Argument(metavar="SESSION", help="Its id; `opensession session list` shows it.")]
-WithChildren = Annotated[bool, typer.Option("--children", help="With all its descendants: the sessions of subagents.")]
-ExportForm = Annotated[ExportFormat, typer.Option("--format", help="markdown: for people, not to be imported.")]
+ExportForm = Annotated[Literal["json", "markdown"], typer.Option("--format", help="markdown: for people, not to be imported.")]
 OutputFile = Annotated[Path | None, typer.Option(help="File to write, once the export is complete; standard output if absent.")]
 DocumentSource = Annotated[
     str, typer.Argument(metavar="FILE|-|URL", help="`-` is standard input; the address is that of a document, or a share link.")
 ]
-IdsOption = Annotated[ImportedIds, typer.Option("--ids", help="new: other ids for all sessions, messages and parts.")]
+IdsOption = Annotated[Literal["keep", "new"], typer.Option("--ids", help="new: other ids for all sessions, messages and parts.")]
 
 
 def export(
-    session_id: ExportedSession,
-    children: WithChildren = False,
-    form: ExportForm = ExportFormat.JSON,
+    session_id: Annotated[str, typer.Argument(metavar="SESSION", help="Its id; `opensession session list` shows it.")],
+    children: Annotated[bool, typer.Option("--children", help="With all its descendants: the sessions of subagents.")] = False,
+    form: ExportForm = "json",
     output: OutputFile = None,
     attach: Attach = None,
     where: Where = None,
@@ -60,7 +47,7 @@ def export(
 
     async def write(api: "ApiClient") -> None:
         path = f"/session/{quote(session_id, safe='')}/export"
-        async with aclosing(api.download(path, children=str(children).lower(), format=form.value)) as pieces:
+        async with aclosing(api.download(path, children=str(children).lower(), format=form)) as pieces:
             await (_write_file(pieces, output.expanduser().resolve()) if output else _write_stdout(pieces))
 
     try:
@@ -89,9 +76,7 @@ async def _write_file(pieces: AsyncIterator[bytes], path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def import_document(
-    source: DocumentSource, new_ids: IdsOption = ImportedIds.KEEP, attach: Attach = None, where: Where = None
-) -> None:
+def import_document(source: DocumentSource, new_ids: IdsOption = "keep", attach: Attach = None, where: Where = None) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
     from app.transfer.importing import UnreadableSource, read_source
 
@@ -99,7 +84,7 @@ def import_document(
     requests = PinnedRequests(allow_private=given.allow_private_addresses)
 
     async def store(api: "ApiClient") -> Any:
-        return await api.upload("/session/import", await read_source(source, requests, given.max_import_bytes), ids=new_ids.value)
+        return await api.upload("/session/import", await read_source(source, requests, given.max_import_bytes), ids=new_ids)
 
     try:
         imported = with_server(attach, where, store)
@@ -111,10 +96,6 @@ def import_document(
     typer.echo(f"Imported session: {imported['info']['id']}{f' and {below} below it' if below else ''}")
 
 
-BackupTarget = Annotated[Path, typer.Argument(metavar="FILE", help="A new file; it becomes a .tar.gz.")]
-BackupSource = Annotated[Path, typer.Argument(metavar="FILE", help="What `opensession backup` made.")]
-Force = Annotated[bool, typer.Option("--force", help="Move what is in the data directory aside, to before-restore-….")]
-
 _DUMP_FIRST = """The database is PostgreSQL: this copies the files only. Dump it first, so that what it names is copied:
   pg_dump --format=custom --file=opensession.dump '{url}'"""
 _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump that was made before it, then start the servers:
@@ -122,7 +103,7 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
   opensession migrate"""
 
 
-def backup(target: BackupTarget) -> None:
+def backup(target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; it becomes a .tar.gz.")]) -> None:
     """Copy all that the server keeps to a file, while it runs: database, snapshots, outputs, keys."""
     from app.cli.render import progress_bars
     from app.record.engine import Database
@@ -130,7 +111,7 @@ def backup(target: BackupTarget) -> None:
 
     here, path = settings(), target.expanduser().absolute()
     _say_of_postgres(here, _DUMP_FIRST)
-    with _failures(), database_must_do():
+    with _failures(), failures_as_sentences():
         _require_something(here)
         with closing(Database(here.resolved_database_url)) as database, progress_bars() as progress:
             manifest = asyncio.run(back_up(here.data_dir, database, path, progress))
@@ -147,7 +128,12 @@ def _require_something(here: Settings) -> None:
     finish_restore(here.data_dir)
 
 
-def restore(source: BackupSource, force: Force = False) -> None:
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What `opensession backup` made.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Move what is in the data directory aside, to before-restore-….")
+    ] = False,
+) -> None:
     """Restore a backup into the data directory, which is empty, with no server running. Killed, it is finished or undone by the
     next start."""
     from app.cli.render import progress_bars
@@ -160,7 +146,7 @@ def restore(source: BackupSource, force: Force = False) -> None:
         fail(f"OPENSESSION_DATABASE_URL names {database}: unset it, restore, then move {DATABASE} there.")
     dialect = "sqlite" if database else "postgresql"
     path = source.expanduser().absolute()
-    with _failures(), database_must_do(), progress_bars() as progress:
+    with _failures(), failures_as_sentences(), progress_bars() as progress:
         restored = restore_backup(path, here.data_dir, dialect, lambda: _require_no_server(here), progress, force=force)
     if restored.aside:
         typer.echo(
@@ -219,11 +205,13 @@ SourceDirectory = Annotated[
     Path | None,
     typer.Argument(metavar="[DIR]", help="OpenCode's data directory; ~/.local/share/opencode, or $XDG_DATA_HOME/opencode."),
 ]
-OnlyDirectory = Annotated[Path | None, typer.Option(help="Only the sessions of this directory.")]
-ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would be imported, and write nothing.")]
 
 
-def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
+def import_opencode(
+    directory: SourceDirectory = None,
+    project: Annotated[Path | None, typer.Option(help="Only the sessions of this directory.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be imported, and write nothing.")] = False,
+) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
     from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
@@ -231,7 +219,7 @@ def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = 
     source = (directory or default_directory()).expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:
-        with database_must_do(), readers_of(source) as readers, _target(dry_run) as database:
+        with failures_as_sentences(), readers_of(source) as readers, _target(dry_run) as database:
             report = asyncio.run(_import(database, readers, source, only, dry_run))
     except (NoOpenCodeData, NewerOpenCode, ServiceError) as error:
         fail(str(error))

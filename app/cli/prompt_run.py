@@ -7,15 +7,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from app.api.client.client import STOPPED, ApiClient, ApiRefused, PromptOutcome
+from app.api.client import STOPPED, ApiClient, ApiRefused, Json, PromptOutcome, SessionFamily
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
 from app.cli.support import sessions_here, subject
 from app.util import clock, ids
-
-Json = dict[str, Any]
 
 REPLIES = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "reject", "no": "reject"}
 
@@ -42,22 +39,24 @@ class RunView:
     def _note(self, *outputs: Output) -> None:
         self._screen.show(*self._renderer.end_line(), *outputs)
 
-    async def permit(self, request: Json) -> str:
+    async def permit(self, request: Json) -> Json:
+        """The reply to a permission request."""
         about = subject(request)
         if self._allows:
             self.say(f"Allowed: {about}")
-            return "once"
+            return {"reply": "once"}
         if not self._can_ask:
             self._note(
                 Output(f"Refused, as there is no terminal to ask on: {about}. --allow grants what is asked for.", "failed")
             )
-            return "reject"
+            return {"reply": "reject"}
         while True:
             self._note(*permission_texts(request))
             if reply := reply_of(await read_line()):
-                return reply
+                return {"reply": reply}
 
-    async def choose(self, request: Json) -> list[list[str]] | None:
+    async def choose(self, request: Json) -> Json | None:
+        """The reply to questions; None if they are not answered."""
         if not self._can_ask:
             asked = " ".join(question["question"] for question in request["questions"])
             self._note(Output(f"Not answered, as there is no terminal to ask on: {asked}", "failed"))
@@ -68,7 +67,7 @@ class RunView:
             if chosen is None:
                 return None
             answers.append(chosen)
-        return answers
+        return {"answers": answers}
 
     async def _chosen(self, question: Json) -> list[str] | None:
         while True:
@@ -129,35 +128,18 @@ async def read_line(descriptor: int = 0) -> str:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(frozen=True)
-class PromptOptions:
-    """`session_id`: the session to go on with; `continues`: the newest one. Without either a new one is made."""
-
-    parts: list[Json]
-    session_id: str | None = None
-    continues: bool = False
-    forks: bool = False
-    model: tuple[str, str] | None = None
-    agent: str | None = None
-    title: str | None = None
-
-    def prompt(self, message_id: str) -> Json:
-        model = {"model": {"providerID": self.model[0], "modelID": self.model[1]}} if self.model else {}
-        return {"messageID": message_id, "parts": self.parts, **model, **({"agent": self.agent} if self.agent else {})}
-
-
-async def open_session(api: ApiClient, options: PromptOptions) -> Json:
-    """The session that is prompted. Raises ApiRefused."""
-    if options.session_id is None and not options.continues:
-        return dict(await api.post("/session", {"title": options.title} if options.title else {}))
-    if options.session_id is not None:
-        found = await api.get(f"/session/{options.session_id}")
+async def open_session(api: ApiClient, session_id: str | None, title: str | None, *, continues: bool, forks: bool) -> Json:
+    """The session that is prompted: the one with that id, the newest one (`continues`), or a new one. Raises ApiRefused."""
+    if session_id is None and not continues:
+        return dict(await api.post("/session", {"title": title} if title else {}))
+    if session_id is not None:
+        found = await api.get(f"/session/{session_id}")
     else:
         sessions = await sessions_here(api)
         if not sessions:
             raise ApiRefused("There is no session here to continue: leave --continue out.")
         found = max(sessions, key=lambda session: session["time"]["updated"])
-    return dict(await api.post(f"/session/{found['id']}/fork", {}) if options.forks else found)
+    return dict(await api.post(f"/session/{found['id']}/fork", {}) if forks else found)
 
 
 class PromptRun:
@@ -168,21 +150,20 @@ class PromptRun:
         self._api = api
         self._view = view
         self._session = session
-        self._family = {session["id"]: True}
-        """Whether a session is this one or a subagent's of it, for those that were looked up."""
+        self._family = SessionFamily(api, session["id"])
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._answered: set[str] = set()
         """Requests whose answer is on its way: an announced reply may be this one."""
         self._asking = asyncio.Lock()
         self._abort: asyncio.Task[Any] | None = None
 
-    async def run(self, options: PromptOptions) -> int:
+    async def run(self, prompt: Json) -> int:
         message_id = ids.ascending("message")
         outcome = PromptOutcome(self._session["id"], message_id)
         events = self._api.events(self._session["directory"])
         try:
             await anext(events)  # the greeting: no event is missed from here on
-            await self._api.post(f"/session/{self._session['id']}/prompt_async", options.prompt(message_id))
+            await self._api.post(f"/session/{self._session['id']}/prompt_async", {"messageID": message_id, **prompt})
             with _interrupts(self._interrupt):
                 await self._follow(events, outcome)
         finally:
@@ -222,42 +203,26 @@ class PromptRun:
                 await self._answer({"type": f"{kind}.asked", "properties": request})
 
     async def _answer(self, event: Json) -> None:
-        properties = event["properties"]
-        if event["type"] in ("permission.replied", "question.replied", "question.rejected"):
-            self._withdraw(properties["requestID"])
-        act = {"permission.asked": self._permit, "question.asked": self._choose}.get(event["type"])
-        if act and properties["id"] not in self._asked and await self._is_of_family(properties["sessionID"]):
-            self._asked[properties["id"]] = asyncio.create_task(act(properties))
+        kind, _, what = event["type"].partition(".")
+        request = event["properties"]
+        if kind not in ("permission", "question"):
+            return
+        if what != "asked":
+            self._withdraw(request["requestID"])
+        elif request["id"] not in self._asked and await self._family.has(request["sessionID"]):
+            self._asked[request["id"]] = asyncio.create_task(self._ask(kind, request))
 
     def _withdraw(self, request_id: str) -> None:
         """Another client has answered, or nobody needs the answer any more."""
         if request_id in self._asked and request_id not in self._answered:
             self._asked.pop(request_id).cancel()
 
-    async def _is_of_family(self, session_id: str) -> bool:
-        if session_id not in self._family:
-            parent = (await self._api.get(f"/session/{session_id}")).get("parentID")
-            self._family[session_id] = parent is not None and await self._is_of_family(parent)
-        return self._family[session_id]
-
-    async def _permit(self, request: Json) -> None:
+    async def _ask(self, kind: str, request: Json) -> None:
         async with self._asking:
-            reply = await self._view.permit(request)
+            body = await (self._view.permit(request) if kind == "permission" else self._view.choose(request))
         self._answered.add(request["id"])
-        await self._reply(f"/permission/{request['id']}/reply", {"reply": reply})
-
-    async def _choose(self, request: Json) -> None:
-        async with self._asking:
-            answers = await self._view.choose(request)
-        self._answered.add(request["id"])
-        if answers is None:
-            await self._reply(f"/question/{request['id']}/reject")
-        else:
-            await self._reply(f"/question/{request['id']}/reply", {"answers": answers})
-
-    async def _reply(self, path: str, body: Json | None = None) -> None:
         try:
-            await self._api.post(path, body)
+            await self._api.post(f"/{kind}/{request['id']}/{'reject' if body is None else 'reply'}", body)
         except ApiRefused as refused:
             if refused.status != 404:  # another client has answered
                 raise

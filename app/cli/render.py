@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from app.api.client.client import error_text
+from app.api.client import Json, error_text, shortened
 
 Style = Literal["plain", "faint", "done", "failed", "asking", "added", "removed", "place"]
 Target = Literal["answer", "note"]
@@ -86,11 +86,8 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-Json = dict[str, Any]
-
 MOST_LINES = 40
 MOST_OUTPUT_LINES = 10
-MOST_TITLE = 200
 
 _TITLE_ARGUMENTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
 """The first of these arguments is the subject of a call without a title."""
@@ -203,7 +200,7 @@ def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
     """`part` is a tool part whose state is completed or error."""
     state = part["state"]
     if state["status"] == "error":
-        yield Output(f"✗ {_heading(part, state)}: {_one_line(state['error'])}", "failed")
+        yield Output(f"✗ {_heading(part, state)}: {shortened(state['error'])}", "failed")
         return
     yield Output(f"✓ {_heading(part, state)}", "done")
     lines = list(_details(part["tool"], state))
@@ -216,12 +213,7 @@ def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
     given = state.get("input") or {}
     title = given.get("command") if part["tool"] == "bash" else state.get("title")
     subject = title or next((given[name] for name in _TITLE_ARGUMENTS if given.get(name)), "")
-    return f"{part['tool']} {_one_line(str(subject))}".strip()
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MOST_TITLE else f"{line[:MOST_TITLE]}…"
+    return f"{part['tool']} {shortened(str(subject))}".strip()
 
 
 def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:

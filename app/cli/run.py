@@ -7,36 +7,36 @@ import mimetypes
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.cli.support import Attach, OutputFormat, Where, fail, sessions_here, with_server
+from app.cli.support import Attach, Where, fail, sessions_here, with_server
 
 if TYPE_CHECKING:
-    from app.api.client.client import ApiClient
+    from app.api.client import ApiClient
 
-Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
-Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
-ModelName = Annotated[str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")]
+OutputFormat = Literal["default", "json"]
 
 
 def run(
-    prompt: Prompt = None,
+    prompt: Annotated[
+        list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")
+    ] = None,
     session: Annotated[str | None, typer.Option("-s", "--session", metavar="ID", help="The session that goes on.")] = None,
     continues: Annotated[bool, typer.Option("-c", "--continue", help="The newest session here goes on.")] = False,
     fork: Annotated[bool, typer.Option("--fork", help="A copy of that session goes on (with -s or -c).")] = False,
-    model: ModelName = None,
+    model: Annotated[str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent that answers: build, plan, or one of yours.")] = None,
-    files: Files = None,
+    files: Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the new session; without it a model makes one.")] = None,
-    format: Annotated[OutputFormat, typer.Option(help="json: a line for each part, tool call and error.")] = OutputFormat.DEFAULT,
+    format: Annotated[OutputFormat, typer.Option(help="json: a line for each part, tool call and error.")] = "default",
     allow: Annotated[bool, typer.Option("--allow", help="Grant what the agent asks permission for, unasked.")] = False,
     attach: Attach = None,
     where: Where = None,
 ) -> None:
     """Prompt a session and show the answer. Ends with 0: answered, 1: error, 2: wrong usage, 130: stopped by Ctrl-C."""
-    from app.cli.prompt_run import PromptOptions, PromptRun, RunView, open_session
+    from app.cli.prompt_run import PromptRun, RunView, open_session
 
     if session and continues:
         raise typer.BadParameter("takes no --continue: it names the session", param_hint="--session")
@@ -44,31 +44,23 @@ def run(
         raise typer.BadParameter("needs the session to copy: --session ID or --continue", param_hint="--fork")
     if title and (session or continues):
         raise typer.BadParameter("is of a new session, and takes no --session or --continue", param_hint="--title")
-    options = PromptOptions(
-        parts=_parts(" ".join(prompt or ()), files or []),
-        session_id=session,
-        continues=continues,
-        forks=fork,
-        model=_model(model),
-        agent=agent,
-        title=title,
-    )
+    sent = {"parts": _parts(" ".join(prompt or ()), files or []), **_model(model), **({"agent": agent} if agent else {})}
 
     async def answered(api: "ApiClient") -> int:
-        opened = await open_session(api, options)
-        view = RunView(opened["id"], as_json=format is OutputFormat.JSON, allows=allow)
-        return await PromptRun(api, view, opened).run(options)
+        opened = await open_session(api, session, title, continues=continues, forks=fork)
+        view = RunView(opened["id"], as_json=format == "json", allows=allow)
+        return await PromptRun(api, view, opened).run(sent)
 
     raise typer.Exit(with_server(attach, where, answered))
 
 
-def _model(name: str | None) -> tuple[str, str] | None:
+def _model(name: str | None) -> dict[str, Any]:
     if name is None:
-        return None
+        return {}
     provider, _, model = name.partition("/")
     if not (provider and model):
         raise typer.BadParameter("must be PROVIDER/MODEL: anthropic/claude-sonnet-4-5", param_hint="--model")
-    return provider, model
+    return {"model": {"providerID": provider, "modelID": model}}
 
 
 def _parts(prompt: str, files: list[Path]) -> list[dict[str, Any]]:
@@ -109,20 +101,18 @@ SessionId = Annotated[str, typer.Argument(metavar="ID")]
 
 
 @session.command("list")
-def list_sessions(most: Most = None, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None) -> None:
+def list_sessions(most: Most = None, form: AsFormat = "default", attach: Attach = None, where: Where = None) -> None:
     """The sessions of this directory without those of subagents, the newest first."""
     found = with_server(attach, where, sessions_here)
     newest = sorted(found, key=lambda each: -each["time"]["updated"])[:most]
-    if form is OutputFormat.JSON:
+    if form == "json":
         _print_json(newest)
     else:
         _table([(each["id"], _when(each["time"]["updated"]), each["title"]) for each in newest])
 
 
 @session.command("show")
-def show_session(
-    session_id: SessionId, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None
-) -> None:
+def show_session(session_id: SessionId, form: AsFormat = "default", attach: Attach = None, where: Where = None) -> None:
     """A session with its messages: the texts, and what tools did."""
     from app.cli.render import Screen, transcript
 
@@ -130,7 +120,7 @@ def show_session(
         return await api.get(f"/session/{session_id}"), await api.get(f"/session/{session_id}/message")
 
     info, messages = with_server(attach, where, conversation)
-    if form is OutputFormat.JSON:
+    if form == "json":
         _print_json({"info": info, "messages": messages})
     else:
         Screen().show(*transcript(info, messages))
@@ -173,9 +163,9 @@ def list_mcp(attach: Attach = None, where: Where = None) -> None:
 @mcp.command("serve")
 def serve_mcp(attach: Attach = None, where: Where = None) -> None:
     """Offer the sessions to the program that starts this, as tools and resources of the Model Context Protocol (stdio)."""
-    from app.api.mcp_server.over_stdio import serve
+    from app.api.mcp_server.server import serve_over_stdio
 
-    with_server(attach, where, serve)
+    with_server(attach, where, serve_over_stdio)
 
 
 def _print_json(value: Any) -> None:

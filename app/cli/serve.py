@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.support import database_must_do, fail, failures_as_log_lines, freeze_gc, sandbox_must_do
+from app.cli.support import fail, failures_as_log_lines, failures_as_sentences, freeze_gc
 from app.cli.support import settings as read_settings
 from app.events.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 from app.project.config.flags import Flags
@@ -63,7 +63,7 @@ def _require_data_dir(settings: Settings) -> None:
     from app.record.engine import require_writable
     from app.transfer.backup.placing import finish_restore
 
-    with database_must_do():
+    with failures_as_sentences():
         require_writable(settings.data_dir)
         finish_restore(settings.data_dir)
 
@@ -82,7 +82,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.main import create_app
 
     bound = _bind(hostname, port)
-    with database_must_do(), sandbox_must_do():
+    with failures_as_sentences():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
         found = startup_lines(settings)
     server = http_server(application, settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.support import database_must_do, fail, settings
+from app.cli.support import fail, failures_as_sentences, settings
 from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
 from app.util import clock
@@ -28,20 +28,19 @@ def migrate() -> None:
     from app.record.engine import make_engine
     from app.record.migrate import HEAD, upgrade
 
-    with database_must_do():
+    with failures_as_sentences():
         upgrade(make_engine(settings().resolved_database_url))
     typer.echo(f"The database is at revision {HEAD}.")
 
 
-Days = Annotated[int | None, typer.Option(min=1, help="Of the last so many days; without it of all time.")]
-
-
-def stats(days: Days = None) -> None:
+def stats(
+    days: Annotated[int | None, typer.Option(min=1, help="Of the last so many days; without it of all time.")] = None,
+) -> None:
     """Show what model calls took, by model: tokens, cost, turns and tool calls."""
     from app.record.repositories.account_rows import DAY_MS
 
     since = None if days is None else clock.now_ms() - days * DAY_MS
-    with database_must_do():
+    with failures_as_sentences():
         report = asyncio.run(_report(since))
     rows = [("model", *_COLUMNS), *((group.key, *_cells(group)) for group in report.groups), ("total", *_cells(report.total))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -65,13 +64,14 @@ def _cells(used: UsageTotal) -> list[str]:
     return [*(f"{count:,}" for count in counts), f"${used.cost:,.4f}", f"{used.turns:,}", f"{used.tool_calls:,}"]
 
 
-Age = Annotated[str, typer.Option(metavar="AGE", help="How long nobody has used them: 12h, 90d, 8w.")]
-ArchivedOnly = Annotated[bool, typer.Option("--archived-only", help="Only those that are archived.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing, say how many would be.")]
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 
 
-def prune(older_than: Age, archived_only: ArchivedOnly = False, dry_run: DryRun = False) -> None:
+def prune(
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="How long nobody has used them: 12h, 90d, 8w.")],
+    archived_only: Annotated[bool, typer.Option("--archived-only", help="Only those that are archived.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, say how many would be.")] = False,
+) -> None:
     """Delete old sessions, each with all below it. What runs, is shared or pinned stays."""
     given = re.fullmatch(r"(\d{1,6})([hdw])", older_than)
     if given is None:
@@ -79,7 +79,7 @@ def prune(older_than: Age, archived_only: ArchivedOnly = False, dry_run: DryRun 
     days = int(given[1]) * _HOURS[given[2]] / 24
     if not dry_run:
         _require_no_server(days, archived_only)
-    with database_must_do():
+    with failures_as_sentences():
         report = asyncio.run(_prune(days, archived_only, dry_run))
     done = "would be deleted" if dry_run else "deleted"
     typer.echo(f"{report.sessions} sessions in {report.trees} trees {done}.")

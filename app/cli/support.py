@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
@@ -21,7 +20,7 @@ from app.events.telemetry.log_lines import writes_json
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.api.client.client import ApiClient
+    from app.api.client import ApiClient
 
 log = logging.getLogger(__name__)
 
@@ -29,33 +28,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class OutputFormat(StrEnum):
-    DEFAULT = "default"
-    JSON = "json"
-
-
 @contextmanager
-def database_must_do() -> Iterator[None]:
-    """Prints a database error as one sentence without a traceback."""
+def failures_as_sentences() -> Iterator[None]:
+    """Prints an error of the database, or why a required sandbox does not work, as one sentence without a traceback."""
+    from app.project.sandbox.machine import SandboxUnusable
     from app.record.engine import DatabaseUnusable, StorageError
 
     try:
         yield
-    except DatabaseUnusable as error:
+    except (DatabaseUnusable, SandboxUnusable) as error:
         fail(str(error))
     except StorageError as error:
         fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
-
-
-@contextmanager
-def sandbox_must_do() -> Iterator[None]:
-    """Prints why a required sandbox does not work as one sentence without a traceback."""
-    from app.project.sandbox.machine import SandboxUnusable
-
-    try:
-        yield
-    except SandboxUnusable as error:
-        fail(str(error))
 
 
 def settings(**options: Any) -> Settings:
@@ -109,10 +93,15 @@ def fail(message: str) -> NoReturn:
 
 INTERRUPTED = 130
 
-Attach = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="A server that runs, `http://127.0.0.1:4096`; without it one within this command."),
-]
+
+def _checked(attach: str | None) -> str | None:
+    if attach is not None and not attach.startswith(("http://", "https://")):
+        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
+    return attach
+
+
+_ATTACH = "A server that runs, `http://127.0.0.1:4096`; without it one within this command."
+Attach = Annotated[str | None, typer.Option(metavar="URL", help=_ATTACH, callback=_checked)]
 Where = Annotated[
     Path | None, typer.Option("--dir", help="The directory to work in; default: this one, or the server's own with --attach.")
 ]
@@ -120,27 +109,19 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 if the server refuses, and with 130 at Ctrl-C."""
-    from app.api.client.client import ApiRefused
-
-    address = checked(attach)
+    from app.api.client import ApiRefused
 
     async def run() -> T:
-        async with server_at(address, where) as api:
+        async with server_at(attach, where) as api:
             return await work(api)
 
     try:
-        with database_must_do(), sandbox_must_do():
+        with failures_as_sentences():
             return asyncio.run(run())
     except ApiRefused as refused:
         fail(str(refused))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(INTERRUPTED) from None
-
-
-def checked(attach: str | None) -> str | None:
-    if attach is not None and not attach.startswith(("http://", "https://")):
-        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
-    return attach
 
 
 def directory_of(where: Path | None) -> Path:
@@ -185,7 +166,7 @@ async def _client(
 ) -> "AsyncIterator[ApiClient]":
     import httpx2
 
-    from app.api.client.client import ApiClient
+    from app.api.client import ApiClient
 
     login = (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password) if password and not token else None
     headers = {"x-opencode-directory": quote(directory)} if directory else {}
@@ -201,7 +182,7 @@ async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]
     """A server in this process, with a data directory that other servers may use too, and the addresses of those. It opens no
     port. At its end it finishes what turns leave to be done, such as a title. Raises StorageError and SandboxUnusable."""
     gc.disable()  # until `freeze_gc`: it would take a quarter of the start
-    from app.api.client.asgi_transport import StreamingTransport
+    from app.api.client import StreamingTransport
     from app.main import create_app
     from app.server import Choices
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli.support import database_must_do, fail, settings
+from app.cli.support import fail, failures_as_sentences, settings
 from app.users.principal import Role
 from app.users.tokens import ServerSecret, TokenNameTaken, TokenStore
 
@@ -195,5 +195,5 @@ def _on_database(work: "Callable[[Database], Coroutine[Any, Any, T]]") -> T:
     """Works on the server's database; the embedded one is made or migrated first."""
     from app.transfer.backup.placing import open_database
 
-    with database_must_do(), closing(open_database(settings())) as database:
+    with failures_as_sentences(), closing(open_database(settings())) as database:
         return asyncio.run(work(database))

@@ -22,9 +22,9 @@ OpenCode 1.18 read these.
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from app.schema.base import WHEN_USED, Wire
+from app.schema.base import Wire
 
 
 class MessageData(Wire):
@@ -105,7 +105,6 @@ MessageError = Annotated[
     | APIError,
     Field(discriminator="name"),
 ]
-MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError, config=WHEN_USED)
 
 
 def unknown(message: str) -> UnknownError:

@@ -26,7 +26,7 @@ from fastapi import FastAPI
 from running_server import new_workspace as make_workspace
 from sse_reader import EventReader
 
-from app.api.client.asgi_transport import StreamingTransport
+from app.api.client import StreamingTransport
 from app.main import create_app
 from app.providers.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.record.engine import make_engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 from running_app import RunningApp
 
-from app.api.client.asgi_transport import StreamingTransport
+from app.api.client import StreamingTransport
 from app.users.principal import Role
 from app.users.tokens import TokenStore
 from app.users.users import User

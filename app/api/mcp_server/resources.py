@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_types import ListResourcesResult, Resource, ResourceTemplate, TextResourceContents
 
-from app.api.client.client import ApiClient, ApiRefused
+from app.api.client import ApiClient, ApiRefused
 
 MOST_CHARACTERS = 1_000_000
 """A longer transcript is cut to its end. read_session reads any part of it."""

@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
-from app.api.client.asgi_transport import StreamingTransport
-from app.api.client.client import ApiClient, ApiRefused
+from app.api.client import ApiClient, ApiRefused, StreamingTransport
 from app.api.mcp_server import resources
 from app.api.mcp_server.tools import TOOLS
 from app.api.mcp_server.turn import Report

@@ -1,17 +1,15 @@
 """The tools. Each is a model of its arguments, which are named as in the API, and the requests that the tool makes."""
 
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from mcp_types import Tool, ToolAnnotations
 from pydantic import ConfigDict, Field
 
-from app.api.client.client import ApiClient
+from app.api.client import ApiClient, Json, shortened
 from app.api.mcp_server.resources import diff_text, window
-from app.api.mcp_server.turn import FollowedTurn, Report, shortened, text_of, waiting_requests
+from app.api.mcp_server.turn import FollowedTurn, Report, text_of, waiting_requests
 from app.schema.base import Wire
-
-Json = dict[str, Any]
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
@@ -36,7 +34,7 @@ _SHOWN = ("id", "title", "directory", "parentID", "agent", "model", "summary", "
 
 
 class SessionTool(Wire):
-    """The docstring tells models what the tool does; the class's name is the tool's."""
+    """The docstring tells models what the tool does; the class's name is the tool's. TOOLS has each subclass."""
 
     hints: ClassVar[ToolAnnotations]
     model_config = ConfigDict(extra="forbid")
@@ -292,24 +290,4 @@ class UnrevertSession(SessionTool):
         return shown(await api.post(f"/session/{self.session_id}/unrevert"))
 
 
-TOOLS = {
-    tool.tool_name(): tool
-    for tool in (
-        CreateSession,
-        PromptSession,
-        WaitForSession,
-        AbortSession,
-        ListRequests,
-        AnswerPermission,
-        AnswerQuestion,
-        ListSessions,
-        SearchMessages,
-        ListMessages,
-        ReadSession,
-        DiffSession,
-        ForkSession,
-        PreviewRevert,
-        RevertSession,
-        UnrevertSession,
-    )
-}
+TOOLS = {tool.tool_name(): tool for tool in SessionTool.__subclasses__()}

@@ -3,19 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any
 
 import anyio
 
-from app.api.client.client import ApiClient, ApiRefused, PromptOutcome, SessionFamily, error_text
+from app.api.client import ApiClient, ApiRefused, Json, PromptOutcome, SessionFamily, error_text, shortened
 from app.util import ids
 
-Json = dict[str, Any]
 Report = Callable[[str], Awaitable[None]]
 """Is given a line about what happens."""
 
 ABORT_SECONDS = 10.0
-_LONGEST_LINE = 200
 _ASKED = ("permission.asked", "question.asked")
 
 
@@ -136,9 +133,3 @@ def line_of(part: Json) -> str:
     elif part["type"] == "text" and (part.get("time") or {}).get("end"):
         text = part["text"]
     return shortened(text)
-
-
-def shortened(text: str) -> str:
-    """The text in one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"

@@ -1,23 +1,22 @@
 """The command `opensession acp`: an agent for editors, by the Agent Client Protocol over standard input and output.
 
 It is a client of the server, as `opensession run` is. Begin at `agent.py`, which answers the editor's requests. Events go one
-way: `directory_feed.py` reads a directory's, `editor_session.py` gives each session its own, `transcript.py` and `tool_view.py`
-make the editor's updates, `editor_turn.py` says how a prompt ended. `asks.py` has the agent's questions, `prompt_parts.py` the
+way: `editor_server.py` reads a directory's, `editor_session.py` gives each session its own, `transcript.py` and `tool_view.py`
+make the editor's updates, and say how a prompt ended. `asks.py` has the agent's questions, `prompt_parts.py` the
 user's input, `choices.py` modes, models, commands and the editor's MCP servers. `stdio.py` serves the editor and reads and writes
-the lines, `server_calls.py` starts the server behind the first answer. The protocol's library is imported with the command,
+the lines; `editor_server.py` also starts the server behind the first answer. The protocol's library is imported with the command,
 never with a server.
 """
 
 import asyncio
 
-from app.cli.support import Attach, Where, checked, directory_of
+from app.cli.support import Attach, Where, directory_of
 
 
 def acp(attach: Attach = None, where: Where = None) -> None:
     """Serve an editor that speaks the Agent Client Protocol, on standard input and output."""
     from app.cli.acp.stdio import serve
 
-    address = checked(attach)
-    if address is None:
+    if attach is None:
         directory_of(where)
-    asyncio.run(serve(address, where))
+    asyncio.run(serve(attach, where))

@@ -7,52 +7,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from acp import PROTOCOL_VERSION, Client, RequestError
+from acp import PROTOCOL_VERSION, Client, RequestError, schema
 from acp.helpers import ContentBlock
-from acp.schema import (
-    AgentCapabilities,
-    AuthenticateResponse,
-    ClientCapabilities,
-    CloseSessionResponse,
-    DeleteSessionRequest,
-    ForkSessionResponse,
-    Implementation,
-    InitializeResponse,
-    ListSessionsResponse,
-    LoadSessionResponse,
-    McpCapabilities,
-    NewSessionResponse,
-    PromptCapabilities,
-    PromptResponse,
-    ResumeSessionResponse,
-    SessionCapabilities,
-    SessionCloseCapabilities,
-    SessionDeleteCapabilities,
-    SessionForkCapabilities,
-    SessionInfo,
-    SessionListCapabilities,
-    SessionResumeCapabilities,
-    SetSessionConfigOptionResponse,
-    SetSessionModeResponse,
-)
 
 from app import __version__
+from app.api.client import ApiClient, Json
 from app.cli.acp.asks import KINDS_ALONE
 from app.cli.acp.choices import (
     MODE,
     OTHERS_TOOLS,
     DirectoryChoices,
-    EditorMcpServer,
+    McpServerList,
     SessionChoices,
     mcp_config,
     mcp_name,
     mcp_rules,
 )
-from app.cli.acp.directory_feed import DirectoryFeed
+from app.cli.acp.editor_server import INTERNAL, NOT_FOUND, DirectoryFeed, EditorServer
 from app.cli.acp.editor_session import EditorSession, session_of
-from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -63,17 +35,22 @@ DELETE = "session/delete"
 MCP_SECONDS = 5.0
 """How long a session waits for the editor's MCP servers; a slower one joins it later."""
 
-_PLACELESS = {"server.connected", "server.heartbeat", "server.resync"}
+_CAPABILITIES = {
+    "loadSession": True,
+    "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+    "mcpCapabilities": {"http": True, "sse": False},
+    "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}, "delete": {}},
+}
 
 
 class EditorAgent:
     """`keeps_turns`: the server outlives the editor, so turns go on without it."""
 
-    def __init__(self, server: ServerCalls, *, keeps_turns: bool) -> None:
+    def __init__(self, server: EditorServer, *, keeps_turns: bool) -> None:
         self._server = server
         self._keeps_turns = keeps_turns
         self._editor: Client
-        self._offers = ClientCapabilities()
+        self._offers = schema.ClientCapabilities()
         self._shows_kinds_alone = False
         self._sessions: dict[str, EditorSession] = {}
         self._feeds: dict[str, DirectoryFeed] = {}
@@ -90,39 +67,28 @@ class EditorAgent:
     async def initialize(
         self,
         protocol_version: int,
-        client_capabilities: ClientCapabilities | None = None,
-        client_info: Implementation | None = None,
+        client_capabilities: schema.ClientCapabilities | None = None,
+        client_info: schema.Implementation | None = None,
         **_: Any,
-    ) -> InitializeResponse:
+    ) -> schema.InitializeResponse:
         """The server starts behind the answer."""
-        self._offers = client_capabilities or ClientCapabilities()
+        self._offers = client_capabilities or schema.ClientCapabilities()
         self._shows_kinds_alone = client_info is not None and client_info.name in KINDS_ALONE
         asyncio.get_running_loop().call_later(0.05, self._server.start)
-        return InitializeResponse(
+        return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_info=Implementation(name="opensession", title="Opensession", version=__version__),
-            agent_capabilities=AgentCapabilities(
-                load_session=True,
-                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
-                mcp_capabilities=McpCapabilities(http=True, sse=False),
-                session_capabilities=SessionCapabilities(
-                    list=SessionListCapabilities(),
-                    fork=SessionForkCapabilities(),
-                    resume=SessionResumeCapabilities(),
-                    close=SessionCloseCapabilities(),
-                    delete=SessionDeleteCapabilities(),
-                ),
-            ),
+            agent_info=schema.Implementation(name="opensession", title="Opensession", version=__version__),
+            agent_capabilities=schema.AgentCapabilities.model_validate(_CAPABILITIES),
             auth_methods=[],
         )
 
-    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
+    async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
         raise RequestError.invalid_params({"details": f"There is no login method {method_id}: none is needed here"})
 
     async def ext_method(self, method: str, params: Json) -> Json:
         if method != DELETE:
             raise RequestError.method_not_found(f"_{method}")
-        await self._delete_session(DeleteSessionRequest.model_validate(params).session_id)
+        await self._delete_session(schema.DeleteSessionRequest.model_validate(params).session_id)
         return {}
 
     async def ext_notification(self, method: str, params: Json) -> None:
@@ -152,64 +118,45 @@ class EditorAgent:
     # Sessions.
 
     async def new_session(
-        self,
-        cwd: str,
-        additional_directories: list[str] | None = None,
-        mcp_servers: list[EditorMcpServer] | None = None,
-        **_: Any,
-    ) -> NewSessionResponse:
+        self, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
+    ) -> schema.NewSessionResponse:
         directory = await self._allowed(cwd, mcp_servers)
-        info = await self._server.post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
+        info = await (await self._server.api()).post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
         session = await self._opened(info, mcp_servers)
-        return NewSessionResponse(session_id=session.id, **_shown(session))
+        return schema.NewSessionResponse(session_id=session.id, **_shown(session))
 
     async def load_session(
-        self,
-        cwd: str,
-        session_id: str,
-        mcp_servers: list[EditorMcpServer] | None = None,
-        additional_directories: list[str] | None = None,
-        **_: Any,
-    ) -> LoadSessionResponse:
+        self, cwd: str, session_id: str, mcp_servers: McpServerList = None, additional_directories: Any = None, **_: Any
+    ) -> schema.LoadSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers, replays=True)
-        return LoadSessionResponse(**_shown(session))
+        return schema.LoadSessionResponse(**_shown(session))
 
     async def resume_session(
-        self,
-        session_id: str,
-        cwd: str,
-        additional_directories: list[str] | None = None,
-        mcp_servers: list[EditorMcpServer] | None = None,
-        **_: Any,
-    ) -> ResumeSessionResponse:
+        self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
+    ) -> schema.ResumeSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers)
-        return ResumeSessionResponse(**_shown(session))
+        return schema.ResumeSessionResponse(**_shown(session))
 
     async def fork_session(
-        self,
-        session_id: str,
-        cwd: str,
-        additional_directories: list[str] | None = None,
-        mcp_servers: list[EditorMcpServer] | None = None,
-        **_: Any,
-    ) -> ForkSessionResponse:
+        self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
+    ) -> schema.ForkSessionResponse:
         await self._allowed(cwd, mcp_servers)
         info = await self._stored(session_id)
-        forked = await self._server.post(f"/session/{session_id}/fork", {}, directory=info["directory"])
+        forked = await (await self._server.api()).post(f"/session/{session_id}/fork", {}, directory=info["directory"])
         session = await self._opened(forked, mcp_servers)
-        return ForkSessionResponse(session_id=session.id, **_shown(session))
+        return schema.ForkSessionResponse(session_id=session.id, **_shown(session))
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> schema.ListSessionsResponse:
         """Newest first. The cursor is the time when the last session of a page was updated."""
         if cursor is not None and not cursor.isdecimal():
             raise RequestError.invalid_params({"details": f"{cursor} is no cursor of a list of sessions"})
         directory = {"directory": await self._allowed(cwd)} if cwd else {}
         before = {"cursor": cursor} if cursor else {}
-        found = await self._server.get("/experimental/session", roots="true", limit=PAGE, **directory, **before)
+        found = await (await self._server.api()).get("/experimental/session", roots="true", limit=PAGE, **directory, **before)
         following = str(found[-1]["time"]["updated"]) if len(found) >= PAGE else None
-        return ListSessionsResponse(sessions=[_listed(info) for info in found], next_cursor=following)
+        return schema.ListSessionsResponse(sessions=[_listed(info) for info in found], next_cursor=following)
 
-    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         session = self._session(session_id)
         if session.is_running:
             await session.cancel()
@@ -218,7 +165,7 @@ class EditorAgent:
         if self._sessions.get(session_id) is session:
             del self._sessions[session_id]
         await self._release_mcp(session)
-        return CloseSessionResponse()
+        return schema.CloseSessionResponse()
 
     async def _delete_session(self, session_id: str) -> None:
         """One that is not there is deleted already."""
@@ -227,39 +174,36 @@ class EditorAgent:
         if not re.fullmatch(r"ses_\w+", session_id, re.ASCII):
             return
         try:
-            await self._server.delete(f"/session/{session_id}")
+            await (await self._server.api()).delete(f"/session/{session_id}")
         except RequestError as error:
             if error.code != NOT_FOUND:
                 raise
 
-    async def _allowed(self, cwd: str, mcp_servers: list[EditorMcpServer] | None = None) -> str:
+    async def _allowed(self, cwd: str, mcp_servers: McpServerList = None) -> str:
         """The directory as the server names it. Raises RequestError."""
         for server in mcp_servers or ():
             mcp_config(server)
         if not Path(cwd).is_absolute():
             raise RequestError.invalid_params({"details": f"cwd must be an absolute path, and {cwd} is not"})
-        return str((await self._server.get("/path", directory=cwd))["directory"])
+        return str((await (await self._server.api()).get("/path", directory=cwd))["directory"])
 
     async def _stored(self, session_id: str) -> Json:
         if not session_id.startswith("ses"):
             raise RequestError(NOT_FOUND, f"There is no session {session_id}")
-        return dict(await self._server.get(f"/session/{session_id}"))
+        return dict(await (await self._server.api()).get(f"/session/{session_id}"))
 
-    async def _reopened(
-        self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer] | None, *, replays: bool = False
-    ) -> EditorSession:
+    async def _reopened(self, cwd: str, session_id: str, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
         """A session works where it was created, wherever the editor is."""
         await self._allowed(cwd, mcp_servers)
         return await self._opened(await self._stored(session_id), mcp_servers, replays=replays)
 
-    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer] | None, *, replays: bool = False) -> EditorSession:
+    async def _opened(self, info: Json, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
         """Its events wait until the session has been read. One that cannot be opened is not open."""
         directory = info["directory"]
-        catalogue = await DirectoryChoices.of(self._server, directory)
-        choices = SessionChoices(catalogue, info, await self._last_prompt(info))
-        session = EditorSession(
-            self._server, self._editor, self._offers, info, choices, shows_kinds_alone=self._shows_kinds_alone
-        )
+        api = await self._server.api()
+        catalogue = await DirectoryChoices.of(api, directory)
+        choices = SessionChoices(catalogue, info, await _last_prompt(api, info))
+        session = EditorSession(api, self._editor, self._offers, info, choices, shows_kinds_alone=self._shows_kinds_alone)
         if replaced := self._sessions.get(session.id):
             replaced.fail(RequestError(INTERNAL, "The session was opened again meanwhile"))
             await replaced.close()
@@ -276,12 +220,6 @@ class EditorAgent:
             raise
         return session
 
-    async def _last_prompt(self, info: Json) -> Json | None:
-        if info["time"]["created"] == info["time"]["updated"]:
-            return None
-        newest = await self._server.get(f"/session/{info['id']}/message", limit=20, directory=info["directory"])
-        return next((each["info"] for each in reversed(newest) if each["info"]["role"] == "user"), None)
-
     def _session(self, session_id: str) -> EditorSession:
         found = self._sessions.get(session_id)
         if found is None:
@@ -290,7 +228,7 @@ class EditorAgent:
 
     # The user's actions in a session.
 
-    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> schema.PromptResponse:
         session = self._session(session_id)
         if not prompt:
             raise RequestError.invalid_params({"details": "A prompt says something"})
@@ -300,18 +238,18 @@ class EditorAgent:
         if session := self._sessions.get(session_id):
             await session.cancel()
 
-    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
         session = self._session(session_id)
         await session.choose(MODE, mode_id)
         await session.tell_options()
-        return SetSessionModeResponse()
+        return schema.SetSessionModeResponse()
 
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
-    ) -> SetSessionConfigOptionResponse:
+    ) -> schema.SetSessionConfigOptionResponse:
         session = self._session(session_id)
         await session.choose(config_id, value)
-        return SetSessionConfigOptionResponse(config_options=list(session.choices.options()))
+        return schema.SetSessionConfigOptionResponse(config_options=list(session.choices.options()))
 
     # Events.
 
@@ -319,7 +257,7 @@ class EditorAgent:
         """Opened with the directory's first session, and again after it was lost."""
         async with self._opening:
             if directory not in self._feeds:
-                feed = DirectoryFeed(self._server, directory, self._deliver, self._lost)
+                feed = DirectoryFeed(await self._server.api(), directory, self._deliver, self._lost)
                 await feed.open()
                 self._feeds[directory] = feed
 
@@ -330,7 +268,7 @@ class EditorAgent:
             for each in list(self._sessions.values()):
                 await each.catch_up()
         session_id = session_of(event)
-        if event["type"] in _PLACELESS or session_id is None:
+        if session_id is None:
             return
         if session_id not in self._sessions and event["type"] in ("permission.asked", "question.asked"):
             await self._find_root(session_id)
@@ -368,12 +306,12 @@ class EditorAgent:
 
     # MCP servers.
 
-    async def _take_mcp(self, session: EditorSession, servers: list[EditorMcpServer] | None, agent: Json) -> None:
+    async def _take_mcp(self, session: EditorSession, servers: McpServerList, agent: Json) -> None:
         configs = {mcp_name(server.name, session.id): mcp_config(server) for server in servers or ()}
         if not configs:
             return
         rules = {"permission": mcp_rules(session.id, agent)}
-        await self._server.patch(f"/session/{session.id}", rules, directory=session.directory)
+        await session.server.patch(f"/session/{session.id}", rules, directory=session.directory)
         session.mcp_names = list(configs)
         adding = [asyncio.create_task(self._add_mcp(session, name, config)) for name, config in configs.items()]
         _, slow = await asyncio.wait(adding, timeout=MCP_SECONDS)
@@ -382,7 +320,7 @@ class EditorAgent:
     async def _add_mcp(self, session: EditorSession, name: str, config: Json) -> None:
         """A session works without a server that fails, and its user reads why."""
         try:
-            statuses = await self._server.post("/mcp", {"name": name, "config": config}, directory=session.directory)
+            statuses = await session.server.post("/mcp", {"name": name, "config": config}, directory=session.directory)
         except RequestError as error:
             log.error("The MCP server %s is not there: %s", name, error)
             return
@@ -392,15 +330,22 @@ class EditorAgent:
     async def _release_mcp(self, session: EditorSession) -> None:
         for name in session.mcp_names:
             try:
-                await self._server.post(f"/mcp/{name}/disconnect", directory=session.directory)
+                await session.server.post(f"/mcp/{name}/disconnect", directory=session.directory)
             except RequestError as error:
                 log.error("The MCP server %s was not closed: %s", name, error)
+
+
+async def _last_prompt(api: ApiClient, info: Json) -> Json | None:
+    if info["time"]["created"] == info["time"]["updated"]:
+        return None
+    newest = await api.get(f"/session/{info['id']}/message", limit=20, directory=info["directory"])
+    return next((each["info"] for each in reversed(newest) if each["info"]["role"] == "user"), None)
 
 
 def _shown(session: EditorSession) -> Json:
     return {"modes": session.choices.modes(), "config_options": list(session.choices.options())}
 
 
-def _listed(info: Json) -> SessionInfo:
+def _listed(info: Json) -> schema.SessionInfo:
     updated = datetime.fromtimestamp(info["time"]["updated"] / 1000, UTC)
-    return SessionInfo(session_id=info["id"], cwd=info["directory"], title=info["title"], updated_at=updated.isoformat())
+    return schema.SessionInfo(session_id=info["id"], cwd=info["directory"], title=info["title"], updated_at=updated.isoformat())

@@ -2,25 +2,12 @@
 
 from typing import Any
 
+from acp import schema
 from acp.helpers import text_block, tool_content
-from acp.schema import (
-    AcceptElicitationResponse,
-    AllowedOutcome,
-    ElicitationFormSessionMode,
-    ElicitationMultiSelectPropertySchema,
-    ElicitationSchema,
-    ElicitationStringPropertySchema,
-    EnumOption,
-    PermissionOption,
-    RequestPermissionResponse,
-    TitledMultiSelectItems,
-    ToolCallUpdate,
-)
 
-from app.cli.acp.tool_view import content_of, started
+from app.api.client import Json
+from app.cli.acp.tool_view import call_fields
 from app.cli.support import subject
-
-Json = dict[str, Any]
 
 _REASONS = {
     "external_directory": "This is outside the project",
@@ -41,67 +28,63 @@ def reason(request: Json) -> str:
     return f"{said}: {', '.join(request['patterns'])}" if request["patterns"] else f"{said}."
 
 
-def permission_call(request: Json, part: Json | None, directory: str) -> ToolCallUpdate:
+def permission_call(request: Json, part: Json | None, directory: str) -> schema.ToolCallUpdate:
     """The call that waits, with the reason. `part`: the call's part, if the session has announced it."""
     told = tool_content(text_block(reason(request)))
     if part is None:
         call_id = (request.get("tool") or {}).get("callID") or request["id"]
-        return ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[told])
-    shown = started(part, directory)
-    return ToolCallUpdate(
-        tool_call_id=part["id"],
-        title=shown.title,
-        kind=shown.kind,
-        status="pending",
-        locations=shown.locations,
-        raw_input=shown.raw_input,
-        content=[*content_of(part, directory), told],
-    )
+        return schema.ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[told])
+    fields = call_fields(part, directory)
+    return schema.ToolCallUpdate(**{**fields, "status": "pending", "content": [*(fields["content"] or []), told]})
 
 
-def permission_options(request: Json) -> list[PermissionOption]:
+def permission_options(request: Json) -> list[schema.PermissionOption]:
     always = ", ".join(request["always"])
     return [
-        PermissionOption(option_id="once", kind="allow_once", name="Allow once"),
-        *([PermissionOption(option_id="always", kind="allow_always", name=f"Always allow: {always}")] if always else []),
-        PermissionOption(option_id=REJECT, kind="reject_once", name="Reject"),
+        schema.PermissionOption(option_id="once", kind="allow_once", name="Allow once"),
+        *([schema.PermissionOption(option_id="always", kind="allow_always", name=f"Always allow: {always}")] if always else []),
+        schema.PermissionOption(option_id=REJECT, kind="reject_once", name="Reject"),
     ]
 
 
-def reply_of(answer: RequestPermissionResponse) -> str:
+def reply_of(answer: schema.RequestPermissionResponse) -> str:
     """An option that was not offered refuses."""
     chosen = _option_of(answer)
     return chosen if chosen in ("once", "always") else REJECT
 
 
-def _option_of(answer: RequestPermissionResponse) -> str:
-    return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else REJECT
+def _option_of(answer: schema.RequestPermissionResponse) -> str:
+    return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else REJECT
 
 
 # Questions, in an editor with forms.
 
 
-def question_form(request: Json, session_id: str, tool_call_id: str | None) -> ElicitationFormSessionMode:
+def question_form(request: Json, session_id: str, tool_call_id: str | None) -> schema.ElicitationFormSessionMode:
     properties: dict[str, Any] = {}
     for number, question in enumerate(request["questions"]):
         properties[str(number)] = _property(question)
         if question.get("custom") is not False:
-            properties[f"{number}-{_OWN_ANSWER}"] = ElicitationStringPropertySchema(type="string", title="Or another answer")
-    schema = ElicitationSchema(type="object", properties=properties)
-    return ElicitationFormSessionMode(session_id=session_id, tool_call_id=tool_call_id, requested_schema=schema)
+            own = schema.ElicitationStringPropertySchema(type="string", title="Or another answer")
+            properties[f"{number}-{_OWN_ANSWER}"] = own
+    form = schema.ElicitationSchema(type="object", properties=properties)
+    return schema.ElicitationFormSessionMode(session_id=session_id, tool_call_id=tool_call_id, requested_schema=form)
 
 
-def _property(question: Json) -> ElicitationStringPropertySchema | ElicitationMultiSelectPropertySchema:
-    options = [EnumOption(const=one["label"], title=one["label"], description=one["description"]) for one in question["options"]]
+def _property(question: Json) -> schema.ElicitationStringPropertySchema | schema.ElicitationMultiSelectPropertySchema:
+    options = [
+        schema.EnumOption(const=one["label"], title=one["label"], description=one["description"]) for one in question["options"]
+    ]
     named: Json = {"title": question["header"], "description": question["question"]}
     if question.get("multiple"):
-        return ElicitationMultiSelectPropertySchema(type="array", items=TitledMultiSelectItems(any_of=options), **named)
-    return ElicitationStringPropertySchema(type="string", one_of=options, **named)
+        items = schema.TitledMultiSelectItems(any_of=options)
+        return schema.ElicitationMultiSelectPropertySchema(type="array", items=items, **named)
+    return schema.ElicitationStringPropertySchema(type="string", one_of=options, **named)
 
 
 def form_answers(request: Json, answer: object) -> list[list[str]] | None:
     """None if the user has not answered."""
-    if not isinstance(answer, AcceptElicitationResponse):
+    if not isinstance(answer, schema.AcceptElicitationResponse):
         return None
     given = answer.content or {}
     return [
@@ -118,13 +101,13 @@ def _answers(value: Any) -> list[str]:
 KINDS_ALONE = {"CodeCompanion.nvim"}
 """Editors that show only the kinds of a choice's options, no names: several answers would look alike."""
 
-Choice = tuple[ToolCallUpdate, list[PermissionOption]]
+Choice = tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]
 
 
 def choices_of(question: Json, tool_call_id: str, *, one_by_one: bool) -> list[Choice]:
     """All answers at once; or one after the other, until one is chosen."""
     answers = [
-        PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
+        schema.PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
         for number, one in enumerate(question["options"])
     ]
     if one_by_one:
@@ -133,18 +116,18 @@ def choices_of(question: Json, tool_call_id: str, *, one_by_one: bool) -> list[C
     return [_choice(question, question["question"], tool_call_id, answers)]
 
 
-def _choice(question: Json, title: str, tool_call_id: str, answers: list[PermissionOption]) -> Choice:
+def _choice(question: Json, title: str, tool_call_id: str, answers: list[schema.PermissionOption]) -> Choice:
     lines = [question["question"], *(f"- {one['label']}: {one['description']}" for one in question["options"])]
     content = [tool_content(text_block("\n".join(lines)))]
-    call = ToolCallUpdate(tool_call_id=tool_call_id, title=title, kind="other", status="pending", content=content)
-    return call, [*answers, PermissionOption(option_id=REJECT, kind="reject_once", name="Do not answer")]
+    call = schema.ToolCallUpdate(tool_call_id=tool_call_id, title=title, kind="other", status="pending", content=content)
+    return call, [*answers, schema.PermissionOption(option_id=REJECT, kind="reject_once", name="Do not answer")]
 
 
-def chosen_answer(question: Json, answer: RequestPermissionResponse) -> list[str] | None:
+def chosen_answer(question: Json, answer: schema.RequestPermissionResponse) -> list[str] | None:
     labels = {str(number): one["label"] for number, one in enumerate(question["options"])}
     chosen = _option_of(answer)
     return [labels[chosen]] if chosen in labels else None
 
 
-def is_cancelled(answer: RequestPermissionResponse) -> bool:
-    return not isinstance(answer.outcome, AllowedOutcome)
+def is_cancelled(answer: schema.RequestPermissionResponse) -> bool:
+    return not isinstance(answer.outcome, schema.AllowedOutcome)

@@ -6,24 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from acp import RequestError
-from acp.schema import (
-    AcpMcpServer,
-    AvailableCommand,
-    AvailableCommandInput,
-    HttpMcpServer,
-    McpServerStdio,
-    SessionConfigOptionSelect,
-    SessionConfigSelectOption,
-    SessionMode,
-    SessionModeState,
-    SseMcpServer,
-    UnstructuredCommandInput,
-)
+from acp import RequestError, schema
 
-from app.cli.acp.server_calls import ServerCalls
-
-Json = dict[str, Any]
+from app.api.client import ApiClient, Json
 
 DEFAULT_VARIANT = "default"
 COMPACT = "compact"
@@ -42,7 +27,7 @@ class DirectoryChoices:
     default_model: str
 
     @classmethod
-    async def of(cls, server: ServerCalls, directory: str) -> "DirectoryChoices":
+    async def of(cls, server: ApiClient, directory: str) -> "DirectoryChoices":
         agents, providers, config = await asyncio.gather(
             *(server.get(path, directory=directory) for path in ("/agent", "/config/providers", "/config"))
         )
@@ -123,14 +108,14 @@ class SessionChoices:
         else:
             self.variant = str(value)
 
-    def modes(self) -> SessionModeState:
+    def modes(self) -> schema.SessionModeState:
         modes = [
-            SessionMode(id=name, name=name.capitalize(), description=agent.get("description"))
+            schema.SessionMode(id=name, name=name.capitalize(), description=agent.get("description"))
             for name, agent in self._catalogue.agents.items()
         ]
-        return SessionModeState(available_modes=modes, current_mode_id=self.agent)
+        return schema.SessionModeState(available_modes=modes, current_mode_id=self.agent)
 
-    def options(self) -> list[SessionConfigOptionSelect]:
+    def options(self) -> list[schema.SessionConfigOptionSelect]:
         agents = {name: name.capitalize() for name in self._catalogue.agents}
         models = {name: f"{model['providerID']}/{model['name']}" for name, model in self._catalogue.models.items()}
         variants = (self._catalogue.models.get(self.model) or {}).get("variants") or {}
@@ -149,31 +134,32 @@ def _name(model: Json | None) -> str | None:
     return f"{model['providerID']}/{model.get('modelID') or model['id']}" if model else None
 
 
-def _select(option: str, name: str, category: Any, current: str, values: dict[str, str]) -> SessionConfigOptionSelect:
-    return SessionConfigOptionSelect(
+def _select(option: str, name: str, category: Any, current: str, values: dict[str, str]) -> schema.SessionConfigOptionSelect:
+    return schema.SessionConfigOptionSelect(
         type="select",
         id=option,
         name=name,
         category=category,
         current_value=current,
-        options=[SessionConfigSelectOption(value=value, name=shown) for value, shown in values.items()],
+        options=[schema.SessionConfigSelectOption(value=value, name=shown) for value, shown in values.items()],
     )
 
 
-def offered_commands(commands: list[Json]) -> list[AvailableCommand]:
-    return [*map(_offered_command, commands), AvailableCommand(name=COMPACT, description="Sum the conversation up")]
+def offered_commands(commands: list[Json]) -> list[schema.AvailableCommand]:
+    return [*map(_offered_command, commands), schema.AvailableCommand(name=COMPACT, description="Sum the conversation up")]
 
 
-def _offered_command(command: Json) -> AvailableCommand:
+def _offered_command(command: Json) -> schema.AvailableCommand:
     name, takes_arguments = command["name"], command.get("hints") or "$ARGUMENTS" in command["template"]
-    arguments = AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
-    return AvailableCommand(name=name, description=command.get("description") or name, input=arguments)
+    arguments = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
+    return schema.AvailableCommand(name=name, description=command.get("description") or name, input=arguments)
 
 
 # The MCP servers that an editor gives to a session. The server's MCP servers belong to a directory, so each is named with
 # the id of its session, and rules keep other sessions from its tools.
 
-EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+EditorMcpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
+McpServerList = list[EditorMcpServer] | None
 
 _MARK = "-acp-"
 
@@ -189,10 +175,10 @@ def mcp_name(name: str, session_id: str) -> str:
 def mcp_config(server: EditorMcpServer) -> Json:
     """Raises RequestError for an MCP server that only the editor reaches."""
     match server:
-        case McpServerStdio():
+        case schema.McpServerStdio():
             environment = {variable.name: variable.value for variable in server.env}
             return {"type": "local", "command": [server.command, *server.args], "environment": environment}
-        case HttpMcpServer() | SseMcpServer():
+        case schema.HttpMcpServer() | schema.SseMcpServer():
             return {"type": "remote", "url": server.url, "headers": {header.name: header.value for header in server.headers}}
     raise RequestError.invalid_params({"details": f"The MCP server {server.name} has a transport that is not offered"})
 

@@ -6,28 +6,17 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from acp import Client, RequestError
-from acp.helpers import ContentBlock
-from acp.schema import (
-    AvailableCommandsUpdate,
-    ClientCapabilities,
-    ConfigOptionUpdate,
-    Cost,
-    CurrentModeUpdate,
-    PromptResponse,
-    UsageUpdate,
-)
+from acp import Client, RequestError, schema
+from acp.helpers import ContentBlock, update_available_commands, update_current_mode
 from pydantic import ValidationError
 
+from app.api.client import ApiClient, Json
 from app.cli.acp import asks
 from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
-from app.cli.acp.editor_turn import EditorTurn, context_used
+from app.cli.acp.editor_server import INTERNAL, NOT_FOUND
 from app.cli.acp.prompt_parts import parts_of
-from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
-from app.cli.acp.transcript import EditorTranscript, plan
+from app.cli.acp.transcript import EditorTranscript, EditorTurn, context_used, plan
 from app.util import ids
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +31,15 @@ class EditorSession:
 
     def __init__(
         self,
-        server: ServerCalls,
+        server: ApiClient,
         editor: Client,
-        offers: ClientCapabilities,
+        offers: schema.ClientCapabilities,
         info: Json,
         choices: SessionChoices,
         *,
         shows_kinds_alone: bool = False,
     ) -> None:
-        self._server = server
+        self.server = server
         self._editor = editor
         self._offers = offers
         self._shows_kinds_alone = shows_kinds_alone
@@ -78,8 +67,8 @@ class EditorSession:
 
     async def replay(self) -> None:
         """The conversation so far."""
-        messages = await self._server.get(f"/session/{self.id}/message", directory=self.directory)
-        todos = await self._server.get(f"/session/{self.id}/todo", directory=self.directory)
+        messages = await self.server.get(f"/session/{self.id}/message", directory=self.directory)
+        todos = await self.server.get(f"/session/{self.id}/todo", directory=self.directory)
         await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
 
     async def open(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
@@ -98,16 +87,16 @@ class EditorSession:
     async def _known_commands(self) -> list[Json]:
         """Asked for until there is an answer, which is kept."""
         if self._commands is None:
-            self._commands = await self._server.get("/command", directory=self.directory)
+            self._commands = await self.server.get("/command", directory=self.directory)
         return self._commands
 
     async def _introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
         """Comes behind the answer that names the session: the editor knows it only then."""
         try:
             offered = offered_commands(await self._known_commands())
-            await self._send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=offered))
+            await self._send(update_available_commands(offered))
             for kind in ("permission", "question"):  # what a running turn, or a subagent of it, has asked before
-                for request in await self._server.get(f"/{kind}", directory=self.directory):
+                for request in await self.server.get(f"/{kind}", directory=self.directory):
                     await deliver({"type": f"{kind}.asked", "properties": request})
         except RequestError as error:
             log.error("%s cannot be introduced: %s", self.id, error)
@@ -139,14 +128,14 @@ class EditorSession:
         for turn in running:
             turn.end()
 
-    async def prompt(self, blocks: list[ContentBlock], follow: Callable[[str], Awaitable[None]]) -> PromptResponse:
+    async def prompt(self, blocks: list[ContentBlock], follow: Callable[[str], Awaitable[None]]) -> schema.PromptResponse:
         """`follow` opens the feed of the directory's events, if it is lost."""
         turn = EditorTurn(ids.ascending("message"))
         self._turns[turn.message_id] = turn
         self._transcript.add_own_prompt(turn.message_id)
         try:
             await self._answered_prompt(turn, blocks, follow(self.directory))
-            return PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())
+            return schema.PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())
         finally:
             del self._turns[turn.message_id]
 
@@ -175,18 +164,16 @@ class EditorSession:
         path = f"/session/{self.id}"
         if command is None:
             prompt = {"messageID": turn.message_id, "parts": parts, **self.choices.of_prompt()}
-            await self._server.post(f"{path}/prompt_async", prompt, directory=self.directory)
+            await self.server.post(f"{path}/prompt_async", prompt, directory=self.directory)
         elif command[0] == COMPACT:
             turn.is_stored = True  # the turn has no message of this prompt
             provider, _, model = self.choices.model.partition("/")
-            await self._server.post_slow(
-                f"{path}/summarize", {"providerID": provider, "modelID": model}, directory=self.directory
-            )
+            await self.server.post_slow(f"{path}/summarize", {"providerID": provider, "modelID": model}, directory=self.directory)
         else:
             name, arguments = command
             files = [part for part in parts if part["type"] == "file"]
             body = {"command": name, "arguments": arguments, "messageID": turn.message_id, "parts": files}
-            await self._server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
+            await self.server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
 
     async def _command_in(self, parts: list[Json]) -> tuple[str, str] | None:
         """The command that a prompt's texts begin with, and its arguments. Another word behind a slash is text."""
@@ -204,7 +191,7 @@ class EditorSession:
             await self._abort()
 
     async def _abort(self) -> None:
-        await self._server.post(f"/session/{self.id}/abort", directory=self.directory)
+        await self.server.post(f"/session/{self.id}/abort", directory=self.directory)
 
     # Files that are open in the editor.
 
@@ -212,7 +199,7 @@ class EditorSession:
         """Asks the editor for files that the agent reads, until the session is closed. `lends` is set when the server knows."""
         while True:
             try:
-                file = await self._server.wait(f"/session/{self.id}/editor", lends.set)
+                file = await self.server.wait(f"/session/{self.id}/editor", lends.set)
             except RequestError as error:
                 lends.set()
                 if error.code != INTERNAL:
@@ -235,7 +222,7 @@ class EditorSession:
         except (RequestError, ValidationError, TimeoutError, ConnectionError) as error:
             log.info("%s is not read in the editor: %s", file["path"], error)
         try:
-            await self._server.post(f"/session/{self.id}/editor", {"id": file["id"], "text": text})
+            await self.server.post(f"/session/{self.id}/editor", {"id": file["id"], "text": text})
         except RequestError as error:
             log.info("The text of %s was not taken: %s", file["path"], error)
 
@@ -245,11 +232,11 @@ class EditorSession:
         """Raises RequestError."""
         self.choices.choose(option, value)
         if option == MODE:
-            await self._send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.choices.agent))
+            await self._send(update_current_mode(self.choices.agent))
 
     async def tell_options(self) -> None:
         options = list(self.choices.options())
-        await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=options))
+        await self._send(schema.ConfigOptionUpdate(session_update="config_option_update", config_options=options))
 
     # Events.
 
@@ -287,26 +274,26 @@ class EditorSession:
     async def _follow(self, prompt: Json) -> None:
         """Another client's prompt may choose for the session, too."""
         if self.choices.follow(prompt):
-            await self._send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.choices.agent))
+            await self._send(update_current_mode(self.choices.agent))
             await self.tell_options()
 
     async def _tell_usage(self, step: Json) -> None:
         if self.choices.context_size:
-            cost = Cost(amount=self._cost + step["cost"], currency="USD")
-            used = context_used(step["tokens"])
-            await self._send(UsageUpdate(session_update="usage_update", used=used, size=self.choices.context_size, cost=cost))
+            cost = schema.Cost(amount=self._cost + step["cost"], currency="USD")
+            used, size = context_used(step["tokens"]), self.choices.context_size
+            await self._send(schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost))
 
     async def catch_up(self) -> None:
         """After a gap in the events."""
         try:
-            messages = await self._server.get(f"/session/{self.id}/message", directory=self.directory)
+            messages = await self.server.get(f"/session/{self.id}/message", directory=self.directory)
         except RequestError as error:
             if error.code != NOT_FOUND:
                 raise
             self.fail(error)  # it was deleted meanwhile
             return
         await self._send(*self._transcript.replay(messages))
-        statuses = await self._server.get("/session/status", directory=self.directory)
+        statuses = await self.server.get("/session/status", directory=self.directory)
         if self.id not in statuses:
             for turn in self._turns.values():
                 turn.end()
@@ -319,8 +306,7 @@ class EditorSession:
 
     def _ask(self, kind: str, request: Json) -> None:
         if request["id"] not in self._asking:
-            asked = self._permit(request) if kind == "permission" else self._question(request)
-            task = self._asking[request["id"]] = asyncio.create_task(self._asked(request, asked))
+            task = self._asking[request["id"]] = asyncio.create_task(self._asked(kind, request))
             task.add_done_callback(lambda _: self._asking.pop(request["id"], None))
 
     def _withdraw(self, request_id: str) -> None:
@@ -328,19 +314,25 @@ class EditorSession:
         if request_id in self._asking and request_id not in self._answered:
             self._asking[request_id].cancel()
 
-    async def _asked(self, request: Json, asking: Any) -> None:
+    async def _asked(self, kind: str, request: Json) -> None:
         """A client that cannot be asked, or whose answer cannot be read, counts as refusing."""
         try:
-            await asking
+            body = await (self._permit(request) if kind == "permission" else self._choose(request))
         except (RequestError, ValidationError) as error:
             log.error("The editor was not asked about %s: %s", request["id"], error)
-            kind = "permission" if "permission" in request else "question"
             body = {"reply": asks.REJECT} if kind == "permission" else None
-            await self._reply(request, f"/{kind}/{request['id']}/{'reply' if body else 'reject'}", body)
         except ConnectionError:
             log.info("The editor has gone with %s", request["id"])
+            return
+        self._answered.add(request["id"])
+        try:
+            path = f"/{kind}/{request['id']}/{'reject' if body is None else 'reply'}"
+            await self.server.post(path, body, directory=self.directory)
+        except RequestError as refused:
+            if refused.code != NOT_FOUND:  # another client has answered
+                log.error("The answer to %s was not taken: %s", request["id"], refused)
 
-    async def _permit(self, request: Json) -> None:
+    async def _permit(self, request: Json) -> Json:
         part = self._part_of(request)
         if part is not None:
             self._transcript.follow_call(part)
@@ -349,15 +341,12 @@ class EditorSession:
             tool_call=asks.permission_call(request, part, self.directory),
             options=asks.permission_options(request),
         )
-        await self._reply(request, f"/permission/{request['id']}/reply", {"reply": asks.reply_of(answer)})
+        return {"reply": asks.reply_of(answer)}
 
-    async def _question(self, request: Json) -> None:
+    async def _choose(self, request: Json) -> Json | None:
         has_forms = bool(self._offers.elicitation and self._offers.elicitation.form)
         answers = await (self._ask_by_form(request) if has_forms else self._ask_by_choice(request))
-        if answers is None:
-            await self._reply(request, f"/question/{request['id']}/reject")
-        else:
-            await self._reply(request, f"/question/{request['id']}/reply", {"answers": answers})
+        return None if answers is None else {"answers": answers}
 
     async def _ask_by_form(self, request: Json) -> list[list[str]] | None:
         part = self._part_of(request)
@@ -385,14 +374,6 @@ class EditorSession:
     def _part_of(self, request: Json) -> Json | None:
         call = request.get("tool")
         return self._transcript.running_call(call["messageID"], call["callID"]) if call else None
-
-    async def _reply(self, request: Json, path: str, body: Json | None = None) -> None:
-        self._answered.add(request["id"])
-        try:
-            await self._server.post(path, body, directory=self.directory)
-        except RequestError as refused:
-            if refused.code != NOT_FOUND:  # another client has answered
-                log.error("The answer to %s was not taken: %s", request["id"], refused)
 
 
 def session_of(event: Json) -> str | None:

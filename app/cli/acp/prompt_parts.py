@@ -4,20 +4,12 @@ import base64
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
-from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from acp import schema
 from acp.helpers import ContentBlock, image_block, resource_link_block, text_block
-from acp.schema import (
-    AudioContentBlock,
-    BlobResourceContents,
-    EmbeddedResourceContentBlock,
-    ImageContentBlock,
-    ResourceContentBlock,
-    TextContentBlock,
-)
 
-Json = dict[str, Any]
+from app.api.client import Json
 
 _DATA = re.compile(r"data:[^,]*;base64,(.*)", re.DOTALL)
 _LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
@@ -30,25 +22,25 @@ def parts_of(blocks: Iterable[ContentBlock]) -> list[Json]:
 
 def _parts(block: ContentBlock) -> Iterator[Json]:
     match block:
-        case TextContentBlock(text=text):
+        case schema.TextContentBlock(text=text):
             yield {"type": "text", "text": text}
-        case ImageContentBlock() | AudioContentBlock():
+        case schema.ImageContentBlock() | schema.AudioContentBlock():
             yield _data_part(block.mime_type, block.data, _name(getattr(block, "uri", None)) or block.type)
-        case EmbeddedResourceContentBlock():
+        case schema.EmbeddedResourceContentBlock():
             yield _embedded(block)
-        case ResourceContentBlock():
+        case schema.ResourceContentBlock():
             yield _linked(block)
 
 
-def _embedded(block: EmbeddedResourceContentBlock) -> Json:
+def _embedded(block: schema.EmbeddedResourceContentBlock) -> Json:
     resource = block.resource
     name = path_of(resource.uri) or resource.uri
-    if isinstance(resource, BlobResourceContents):
+    if isinstance(resource, schema.BlobResourceContents):
         return _data_part(resource.mime_type or "application/octet-stream", resource.blob, name)
     return _data_part("text/plain", base64.b64encode(resource.text.encode()).decode(), name)
 
 
-def _linked(block: ResourceContentBlock) -> Json:
+def _linked(block: schema.ResourceContentBlock) -> Json:
     """A link to a file becomes a file part, which the server reads if its user may. Any other link stays text."""
     path = path_of(block.uri)
     if path is None:

@@ -19,13 +19,12 @@ from typing import Any
 import orjson
 from acp import RequestError, run_agent
 
+from app.api.client import Json
 from app.cli.acp.agent import DELETE, EditorAgent
-from app.cli.acp.server_calls import ServerCalls
+from app.cli.acp.editor_server import EditorServer
 from app.cli.support import fail, server_at
 from app.util.bounds import parse_json
 from app.util.processes import PipeReader
-
-Json = dict[str, Any]
 
 LONGEST_LINE = 64 * 1024 * 1024
 _CANCEL, _CANCEL_REQUEST = "session/cancel", "$/cancel_request"
@@ -37,7 +36,7 @@ ANSWER_SECONDS = 10.0
 async def serve(attach: str | None, where: Path | None) -> None:
     """Serves until the editor closes its end or this process is told to stop."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="opensession acp: %(message)s")
-    server = ServerCalls(partial(server_at, attach, where))
+    server = EditorServer(partial(server_at, attach, where))
     agent = EditorAgent(server, keeps_turns=attach is not None)
     try:
         lines = EditorLines(*await editor_streams(), agent.leave)

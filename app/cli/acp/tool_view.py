@@ -5,43 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acp.helpers import image_block, text_block, tool_content, tool_diff_content
-from acp.schema import (
-    ContentToolCallContent,
-    FileEditToolCallContent,
-    TerminalToolCallContent,
-    ToolCallLocation,
-    ToolCallProgress,
-    ToolCallStart,
-    ToolCallStatus,
-    ToolKind,
-)
+from acp import schema
+from acp.helpers import ToolCallContentVariant, image_block, text_block, tool_content, tool_diff_content
 
+from app.api.client import Json
 from app.cli.acp.prompt_parts import data_of
 
-Json = dict[str, Any]
-ShownContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
-
-_KINDS: dict[str, ToolKind] = {
-    "read": "read",
-    "skill": "read",
-    "list": "search",
-    "glob": "search",
-    "grep": "search",
-    "lsp": "search",
-    "codesearch": "search",
-    "edit": "edit",
-    "multiedit": "edit",
-    "write": "edit",
-    "apply_patch": "edit",
-    "bash": "execute",
-    "webfetch": "fetch",
-    "websearch": "fetch",
-    "task": "think",
-    "todowrite": "think",
-    "todoread": "think",
+_TOOLS: dict[schema.ToolKind, str] = {
+    "read": "read skill",
+    "search": "list glob grep lsp codesearch",
+    "edit": "edit multiedit write apply_patch",
+    "execute": "bash",
+    "fetch": "webfetch websearch",
+    "think": "task todowrite todoread",
 }
-_STATUSES: dict[str, ToolCallStatus] = {
+_KINDS = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
+_STATUSES: dict[str, schema.ToolCallStatus] = {
     "pending": "pending",
     "running": "in_progress",
     "completed": "completed",
@@ -53,15 +32,15 @@ _SHOWN_ELSEWHERE = {"todowrite", "todoread"}
 """The plan shows these calls' content."""
 
 
-def started(part: Json, directory: str) -> ToolCallStart:
-    return ToolCallStart(session_update="tool_call", **_fields(part, directory))
+def started(part: Json, directory: str) -> schema.ToolCallStart:
+    return schema.ToolCallStart(session_update="tool_call", **call_fields(part, directory))
 
 
-def progressed(part: Json, directory: str) -> ToolCallProgress:
-    return ToolCallProgress(session_update="tool_call_update", **_fields(part, directory))
+def progressed(part: Json, directory: str) -> schema.ToolCallProgress:
+    return schema.ToolCallProgress(session_update="tool_call_update", **call_fields(part, directory))
 
 
-def _fields(part: Json, directory: str) -> Json:
+def call_fields(part: Json, directory: str) -> Json:
     state, kind = part["state"], _KINDS.get(part["tool"], "other")
     return {
         "tool_call_id": part["id"],
@@ -69,7 +48,7 @@ def _fields(part: Json, directory: str) -> Json:
         "kind": kind,
         "status": _STATUSES[state["status"]],
         "locations": list(_locations(part, directory)) or None,
-        "content": list(content_of(part, directory)) or None,
+        "content": list(_content_of(part, directory)) or None,
         "raw_input": state.get("input") or None,
         "raw_output": _raw_output(state),
     }
@@ -90,17 +69,17 @@ def _raw_output(state: Json) -> Json | None:
     return {"error": state["error"]} if state["status"] == "error" else None
 
 
-def _locations(part: Json, directory: str) -> Iterator[ToolCallLocation]:
+def _locations(part: Json, directory: str) -> Iterator[schema.ToolCallLocation]:
     given, metadata = part["state"].get("input") or {}, part["state"].get("metadata") or {}
     for changed, _ in _patched(part["tool"], metadata):
-        yield ToolCallLocation(path=changed)
+        yield schema.ToolCallLocation(path=changed)
     path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), None)
     if path:
         line = given["offset"] + 1 if isinstance(given.get("offset"), int) else None
-        yield ToolCallLocation(path=str(Path(directory, path)), line=line)
+        yield schema.ToolCallLocation(path=str(Path(directory, path)), line=line)
 
 
-def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
+def _content_of(part: Json, directory: str) -> Iterator[ToolCallContentVariant]:
     """What there is to see of the call now."""
     state = part["state"]
     if state["status"] == "error":
@@ -118,7 +97,7 @@ def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
             yield tool_content(image_block(data, file["mime"]))
 
 
-def _diffs(tool: str, state: Json, directory: str) -> Iterator[FileEditToolCallContent]:
+def _diffs(tool: str, state: Json, directory: str) -> Iterator[schema.FileEditToolCallContent]:
     given, metadata = state.get("input") or {}, state.get("metadata") or {}
     change, path = metadata.get("filediff"), given.get("filePath")
     changes = [(change.get("file"), change)] if isinstance(change, dict) else []
@@ -133,7 +112,7 @@ def _diffs(tool: str, state: Json, directory: str) -> Iterator[FileEditToolCallC
         yield tool_diff_content(whole, given["newString"], given.get("oldString") or None)
 
 
-def _diff(path: Any, change: Json) -> Iterator[FileEditToolCallContent]:
+def _diff(path: Any, change: Json) -> Iterator[schema.FileEditToolCallContent]:
     """None without both texts: a session of OpenCode 1.18 has a patch instead, a plugin what it likes."""
     before, after = change.get("before"), change.get("after")
     if isinstance(path, str) and isinstance(before, str) and isinstance(after, str):

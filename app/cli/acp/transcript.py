@@ -1,39 +1,25 @@
-"""Translates a session's events and stored messages to updates for the editor, each sent once. No I/O."""
+"""Translates a session's events and stored messages to updates for the editor, each sent once; and follows a prompt's turn
+to its end: finish reason, error, tokens. No I/O."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
-from acp.helpers import text_block, update_plan
-from acp.schema import (
-    AgentMessageChunk,
-    AgentPlanUpdate,
-    AgentThoughtChunk,
-    PlanEntry,
-    PlanEntryPriority,
-    PlanEntryStatus,
-    SessionInfoUpdate,
-    ToolCallProgress,
-    ToolCallStart,
-    UserMessageChunk,
-)
+from acp import RequestError, schema
+from acp.helpers import SessionUpdate, text_block, update_plan
 
+from app.api.client import Json, error_text
+from app.cli.acp.editor_server import INTERNAL
 from app.cli.acp.prompt_parts import block_of
 from app.cli.acp.tool_view import progressed, started
 
-Json = dict[str, Any]
-SessionUpdate = (
-    UserMessageChunk
-    | AgentMessageChunk
-    | AgentThoughtChunk
-    | ToolCallStart
-    | ToolCallProgress
-    | AgentPlanUpdate
-    | SessionInfoUpdate
-)
-
-_PLAN_STATUSES: dict[str, PlanEntryStatus] = {"in_progress": "in_progress", "completed": "completed", "cancelled": "completed"}
-_PRIORITIES: dict[str, PlanEntryPriority] = {"high": "high", "low": "low"}
+_PLAN_STATUSES: dict[str, schema.PlanEntryStatus] = {
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "cancelled": "completed",
+}
+_PRIORITIES: dict[str, schema.PlanEntryPriority] = {"high": "high", "low": "low"}
 _TEXTS = ("text", "reasoning")
 
 
@@ -119,7 +105,9 @@ class EditorTranscript:
         if info["title"] != self._title:
             self._title = info["title"]
             updated = datetime.fromtimestamp(info["time"]["updated"] / 1000, UTC)
-            yield SessionInfoUpdate(session_update="session_info_update", title=self._title, updated_at=updated.isoformat())
+            yield schema.SessionInfoUpdate(
+                session_update="session_info_update", title=self._title, updated_at=updated.isoformat()
+            )
 
     # Parts.
 
@@ -129,7 +117,7 @@ class EditorTranscript:
         if part["messageID"] in self._user_messages:
             self._finished_parts.add(part["id"])
             if part["messageID"] not in self._own_prompts and (block := block_of(part)):
-                yield UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
+                yield schema.UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
         elif part["type"] in _TEXTS:
             yield from self._on_text(part)
         elif part["type"] == "tool":
@@ -155,9 +143,9 @@ class EditorTranscript:
             return
         self._sent_text[part_id] = self._sent_text.get(part_id, "") + text
         if kind == "reasoning":
-            yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text), message_id=message_id)
+            yield schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text), message_id=message_id)
         else:
-            yield AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text), message_id=message_id)
+            yield schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text), message_id=message_id)
 
     def _on_tool(self, part: Json) -> Iterator[SessionUpdate]:
         if self._note_call(part):
@@ -178,12 +166,94 @@ class EditorTranscript:
         return has_ended
 
 
-def plan(todos: Iterable[Json]) -> AgentPlanUpdate:
+def plan(todos: Iterable[Json]) -> schema.AgentPlanUpdate:
     return update_plan(
-        PlanEntry(
+        schema.PlanEntry(
             content=todo["content"],
             priority=_PRIORITIES.get(todo["priority"], "medium"),
             status=_PLAN_STATUSES.get(todo["status"], "pending"),
         )
         for todo in todos
     )
+
+
+# The end of a prompt's turn.
+
+_STOP_REASONS: dict[str | None, schema.StopReason] = {"length": "max_tokens", "content-filter": "refusal"}
+"""By the last answer's finish reason; every other one is the end of a turn."""
+
+
+@dataclass
+class EditorTurn:
+    """`message_id`: the prompt's. `is_stored`: the prompt's message has been seen, or the turn has none: the next
+    `session.idle` ends it."""
+
+    message_id: str
+    is_stored: bool = False
+    is_cancelled: bool = False
+    finish: str | None = None
+    error: Json | None = None
+    step_tokens: list[Json] = field(default_factory=list)
+    """The tokens of the turn's steps."""
+    ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def on_event(self, event: Json) -> None:
+        properties = event["properties"]
+        if event["type"] == "message.updated":
+            info = properties["info"]
+            self.is_stored = self.is_stored or info["id"] == self.message_id
+            if self.is_stored and info["role"] == "assistant":
+                self.finish, self.error = info.get("finish"), info.get("error")
+        if not self.is_stored:
+            return
+        if event["type"] == "message.part.updated" and properties["part"]["type"] == "step-finish":
+            self.step_tokens.append(properties["part"]["tokens"])
+        if event["type"] == "session.idle":
+            self.end()
+
+    def end(self, failure: Exception | None = None) -> None:
+        if self.ended.done():
+            return
+        if failure is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(failure)
+
+    def stop_reason(self) -> schema.StopReason:
+        """Raises RequestError if the turn failed."""
+        error = (self.error or {}).get("name")
+        if self.is_cancelled or error == "MessageAbortedError":
+            return "cancelled"
+        if error == "MessageOutputLengthError":
+            return "max_tokens"
+        if self.error:
+            raise RequestError(INTERNAL, error_text(self.error), {"name": error})
+        return _STOP_REASONS.get(self.finish, "end_turn")
+
+    def usage(self) -> schema.Usage | None:
+        """Of all steps. The total is the sum of the kinds, as the protocol has it: so output is without reasoning, which a step's
+        output includes."""
+        if not self.step_tokens:
+            return None
+        tokens = [
+            (each["input"], max(each["output"] - each["reasoning"], 0), each["reasoning"], *cache_tokens(each))
+            for each in self.step_tokens
+        ]
+        input_, output, reasoning, cache_read, cache_write = (sum(column) for column in zip(*tokens, strict=True))
+        return schema.Usage(
+            input_tokens=input_,
+            output_tokens=output,
+            thought_tokens=reasoning,
+            cached_read_tokens=cache_read,
+            cached_write_tokens=cache_write,
+            total_tokens=input_ + output + reasoning + cache_read + cache_write,
+        )
+
+
+def cache_tokens(tokens: Json) -> tuple[int, int]:
+    return tokens["cache"]["read"], tokens["cache"]["write"]
+
+
+def context_used(tokens: Json) -> int:
+    """What the next request carries, after a step with these tokens."""
+    return int(tokens["input"] + tokens["output"] + sum(cache_tokens(tokens)))

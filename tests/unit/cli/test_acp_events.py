@@ -8,11 +8,11 @@ import acp
 import pytest
 from acp import RequestError, schema
 
+from app.api.client import ApiClient
 from app.cli.acp.agent import EditorAgent
 from app.cli.acp.choices import SessionChoices
-from app.cli.acp.directory_feed import DirectoryFeed
+from app.cli.acp.editor_server import INTERNAL, NOT_FOUND, DirectoryFeed, EditorServer
 from app.cli.acp.editor_session import EditorSession
-from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 from app.cli.acp.transcript import EditorTranscript
 
 Json = dict[str, Any]
@@ -28,6 +28,9 @@ class Server:
         self.asked: list[str] = []
         self.coming: asyncio.Queue[Json] = asyncio.Queue()
         self.readers = 0
+
+    async def api(self) -> "Server":
+        return self
 
     async def get(self, path: str, /, **_: Any) -> Any:
         self.asked.append(path)
@@ -51,8 +54,12 @@ class Server:
             self.readers -= 1
 
 
-def calls(server: Server) -> ServerCalls:
-    return cast("ServerCalls", server)
+def calls(server: Server) -> ApiClient:
+    return cast("ApiClient", server)
+
+
+def agent_of(server: Server) -> EditorAgent:
+    return EditorAgent(cast("EditorServer", server), keeps_turns=True)
 
 
 class Editor:
@@ -85,14 +92,14 @@ async def test_a_feed_that_an_event_breaks_reads_no_more() -> None:
 
 async def test_what_a_session_asked_that_is_gone_breaks_no_feed() -> None:
     server = Server(ses_gone=RequestError(NOT_FOUND, "Session not found: ses_gone"))
-    agent = EditorAgent(calls(server), keeps_turns=True)
+    agent = agent_of(server)
     await agent._deliver({"type": "permission.asked", "properties": {"id": "per_1", "sessionID": "ses_gone"}})
     assert server.asked == ["/session/ses_gone"]
 
 
 async def test_a_gap_in_the_events_of_a_session_that_is_gone_breaks_no_feed() -> None:
     server = Server(message=RequestError(NOT_FOUND, "Session not found: ses_1"))
-    agent = EditorAgent(calls(server), keeps_turns=True)
+    agent = agent_of(server)
     agent._sessions["ses_1"] = open_one = session(server)
     await open_one.open(agent._deliver)
     await agent._deliver({"type": "server.resync", "properties": {}})

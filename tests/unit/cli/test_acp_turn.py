@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.cli.acp.editor_turn import EditorTurn, context_used
+from app.cli.acp.transcript import EditorTurn, context_used
 
 
 def step(output: int, reasoning: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from app.api.client import client as api_client
-from app.api.client.client import ApiClient, ApiRefused
+from app.api import client as api_client
+from app.api.client import ApiClient, ApiRefused
 
 GREETING = b'data: {"type":"server.connected"}\n\n'
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.api.client.client import PromptOutcome
+from app.api.client import PromptOutcome
 from app.cli import prompt_run
 from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Output, Renderer, tool_lines
 

@@ -1,14 +1,60 @@
-"""The events of one directory for all of its sessions that editors have open, in their order."""
+"""The server of an editor's agent: it starts behind the first answer, and its errors become the protocol's. And the events of one
+directory for all of its sessions that editors have open, in their order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
+import typer
 from acp import RequestError
 
-from app.cli.acp.server_calls import INTERNAL, ServerCalls
+from app.api.client import ApiClient, Json
 
-Json = dict[str, Any]
+NOT_FOUND, LOGIN_NEEDED, INVALID, INTERNAL = -32002, -32000, -32602, -32603
+
+
+def refusal(text: str, status: int = 0) -> RequestError:
+    known = {401: LOGIN_NEEDED, 404: NOT_FOUND}
+    return RequestError(known.get(status) or (INVALID if 400 <= status < 500 else INTERNAL), text)
+
+
+class EditorServer:
+    def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[ApiClient]]) -> None:
+        self._open = open_server
+        self._api: asyncio.Future[ApiClient] | None = None
+        self._over = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Returns at once."""
+        if self._running is None:
+            self._api = asyncio.get_running_loop().create_future()
+            self._running = asyncio.create_task(self._run(self._api), name="server of the editor")
+
+    async def close(self) -> None:
+        self._over.set()
+        if self._running is not None:
+            await self._running
+
+    async def _run(self, ready: asyncio.Future[ApiClient]) -> None:
+        try:
+            async with self._open() as api:
+                api.refusal = refusal
+                ready.set_result(api)
+                await self._over.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            said = "its standard error says why" if isinstance(error, typer.Exit) else str(error)
+            ready.set_exception(RequestError(INTERNAL, f"The server of opensession acp could not start: {said}"))
+            ready.exception()  # the editor may send no request
+
+    async def api(self) -> ApiClient:
+        """Waits until the server has started. It, and each call of what it returns, raises RequestError."""
+        self.start()
+        assert self._api is not None
+        return await asyncio.shield(self._api)
+
 
 MOST_WAITING = 1000
 """Events that may wait between the server and the editor: a listener that is not read is cut off, an editor's pipe just fills."""
@@ -19,7 +65,7 @@ class DirectoryFeed:
 
     def __init__(
         self,
-        server: ServerCalls,
+        server: ApiClient,
         directory: str,
         deliver: Callable[[Json], Awaitable[None]],
         lost: Callable[[str, RequestError], None],
