@@ -208,7 +208,7 @@ class Guard:
     async def _refusal(self, scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:
         """None if the request may go on; its principal is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
-            return _foreign_host()
+            return _FOREIGN_HOST
         needs_login = not is_open(scope["method"], scope["path"], scope.get("query_string", b""))
         if needs_login and (refusal := await _login_refusal(scope, headers, self._login.admit)):
             return refusal
@@ -225,7 +225,7 @@ class Guard:
         """As `_refusal`, for a WebSocket. Another origin may not even read one: its page would be sent what its user may see."""
         host, origin = headers.get("host"), headers.get("origin")
         if not self._access.knows_host(host):
-            return _foreign_host()
+            return _FOREIGN_HOST
         if origin is not None and not self._access.knows_origin(origin, host):
             return _foreign_origin(origin, "connect")
         return await _login_refusal(scope, headers, self._login.admit_connection)
@@ -290,10 +290,7 @@ def _denied(retry_after: int, *, asks_itself: bool) -> Refusal:
     return Refusal(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
 
 
-def _foreign_host() -> Refusal:
-    return Refusal(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
-
-
+_FOREIGN_HOST = Refusal(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """By `Sec-Fetch-Site`, which shows what another site's page embeds or links to (`<img src=…>`): there is no `Origin` then."""
 _LED_TO = frozenset({"/doc", "/mcp/oauth/callback"})

@@ -203,14 +203,13 @@ class PromptRun:
                 await self._answer({"type": f"{kind}.asked", "properties": request})
 
     async def _answer(self, event: Json) -> None:
-        kind, _, what = event["type"].partition(".")
-        request = event["properties"]
-        if kind not in ("permission", "question"):
-            return
-        if what != "asked":
-            self._withdraw(request["requestID"])
-        elif request["id"] not in self._asked and await self._family.has(request["sessionID"]):
-            self._asked[request["id"]] = asyncio.create_task(self._ask(kind, request))
+        kind, request = event["type"].partition(".")[0], event["properties"]
+        match event["type"]:
+            case "permission.replied" | "question.replied" | "question.rejected":
+                self._withdraw(request["requestID"])
+            case "permission.asked" | "question.asked":
+                if request["id"] not in self._asked and await self._family.has(request["sessionID"]):
+                    self._asked[request["id"]] = asyncio.create_task(self._ask(kind, request))
 
     def _withdraw(self, request_id: str) -> None:
         """Another client has answered, or nobody needs the answer any more."""

@@ -7,7 +7,7 @@ from fastapi import Path, Query
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.errors import described
 from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
-from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
+from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, located, router
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
 from app.permissions.service import SavedApproval
 from app.schema.base import PermissionID, Wire
@@ -76,7 +76,7 @@ async def saved(
 ) -> Data[list[PermissionSavedInfo]]:
     """The permissions that replies of `always` have approved."""
     found = await app.permissions.saved.all(who.visible_owner, project_id)
-    return data(list(map(PermissionSavedInfo.of, found)))
+    return Data(data=list(map(PermissionSavedInfo.of, found)))
 
 
 @permissions.delete(
@@ -94,20 +94,20 @@ async def create(
     """Asks permission for what the client itself is about to do. The reply comes as the event `permission.v2.replied`."""
     session = await app.store.session(session_id)
     request_id, effect = await ask(app.permissions, instance, session, body)
-    return data(PermissionEffect(id=request_id, effect=effect))
+    return Data(data=PermissionEffect(id=request_id, effect=effect))
 
 
 @session_permissions.get("", operation_id="v2.session.permission.list", dependencies=READS)
 async def permissions_of_session(app: AppServices, session_id: SessionIdPath) -> Data[list[PermissionV2Request]]:
     await app.store.session(session_id)
     found = await app.permissions.pending.of_session(session_id)
-    return data([PermissionV2Request.of(pending.request) for pending in found])
+    return Data(data=[PermissionV2Request.of(pending.request) for pending in found])
 
 
 @session_permission.get("", operation_id="v2.session.permission.get", dependencies=READS)
 async def permission(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath) -> Data[PermissionV2Request]:
     found = await _find(app, session_id, request_id, app.permissions.pending)
-    return data(PermissionV2Request.of(found.request))
+    return Data(data=PermissionV2Request.of(found.request))
 
 
 @session_permission.post(
@@ -130,7 +130,7 @@ async def list_questions(app: AppServices, who: Who, here: PlaceLocation) -> Loc
 @session_questions.get("", operation_id="v2.session.question.list", dependencies=READS)
 async def questions_of_session(app: AppServices, session_id: SessionIdPath) -> Data[list[QuestionRequest]]:
     await app.store.session(session_id)
-    return data([pending.request for pending in await app.questions.pending.of_session(session_id)])
+    return Data(data=[pending.request for pending in await app.questions.pending.of_session(session_id)])
 
 
 @session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=WRITES_WHILE_STOPPING)

@@ -17,7 +17,7 @@ from app.api.deps import AppServices, SessionIdPath, Who, instance_of
 from app.api.errors import described
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, disconnected, listen, open_stream, stream
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, read_cursor, router
+from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, read_cursor, router
 from app.events.bus.frames import OWN_TYPES
 from app.providers.selection import ProviderModelNotFoundError
 from app.record.repositories.session_rows import PageBeside, SessionFilter
@@ -130,7 +130,7 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     if wanted.id is not None and not who.may_see(session.owner or ""):
         raise Conflict(f"The id {wanted.id} is in use. Choose another one, or leave it out.")
     request.scope[CREATED] = session.id
-    return data(session_info(session))
+    return Data(data=session_info(session))
 
 
 def _require_model(instance: Instance, model: SessionModel) -> None:
@@ -146,12 +146,12 @@ async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server they run."""
     busy = await app.live.busy_sessions()
     seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
-    return data({each: SessionActive() for each in sorted(seen)})
+    return Data(data={each: SessionActive() for each in sorted(seen)})
 
 
 @of_one.get("", dependencies=READS)
 async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info]:
-    return data(session_info(await app.store.session(session_id)))
+    return Data(data=session_info(await app.store.session(session_id)))
 
 
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
@@ -172,7 +172,7 @@ async def switch_model(app: AppServices, instance: InstanceOfSession, session_id
 async def prompt(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
 ) -> Data[SessionInputAdmitted]:
-    return data(await app.admissions.admit(instance, session_id, body))
+    return Data(data=await app.admissions.admit(instance, session_id, body))
 
 
 @of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
@@ -214,7 +214,7 @@ async def stage_revert(
     session = await app.actions.revert(instance, session_id, body)
     if session.revert is None:
         raise MessageNotFound(session_id, body.message_id)
-    return data(revert_state(session.revert))
+    return Data(data=revert_state(session.revert))
 
 
 @of_one.post("/revert/clear", operation_id="v2.session.revert.clear", status_code=204, responses=_BUSY, dependencies=WRITES)
@@ -274,13 +274,13 @@ async def messages(
 async def message(
     app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
 ) -> Data[SessionMessage]:
-    return data(await app.timeline.message(session_id, message_id))
+    return Data(data=await app.timeline.message(session_id, message_id))
 
 
 @of_one.get("/context", dependencies=READS)
 async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
     """The messages that the model is sent: from the newest summary on."""
-    return data(list(await app.timeline.context(session_id)))
+    return Data(data=list(await app.timeline.context(session_id)))
 
 
 @of_one.get("/history", dependencies=READS)

@@ -95,10 +95,6 @@ class Located(Wire, Generic[T]):
     data: T
 
 
-def data(value: T) -> Data[T]:
-    return Data(data=value)
-
-
 def located(location: Location, value: T) -> Located[T]:
     return Located(location=LocationInfo.of(location), data=value)
 

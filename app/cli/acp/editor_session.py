@@ -317,7 +317,7 @@ class EditorSession:
     async def _asked(self, kind: str, request: Json) -> None:
         """A client that cannot be asked, or whose answer cannot be read, counts as refusing."""
         try:
-            body = await (self._permit(request) if kind == "permission" else self._choose(request))
+            body = await (self._permit(request) if kind == "permission" else self._question(request))
         except (RequestError, ValidationError) as error:
             log.error("The editor was not asked about %s: %s", request["id"], error)
             body = {"reply": asks.REJECT} if kind == "permission" else None
@@ -343,7 +343,7 @@ class EditorSession:
         )
         return {"reply": asks.reply_of(answer)}
 
-    async def _choose(self, request: Json) -> Json | None:
+    async def _question(self, request: Json) -> Json | None:
         has_forms = bool(self._offers.elicitation and self._offers.elicitation.form)
         answers = await (self._ask_by_form(request) if has_forms else self._ask_by_choice(request))
         return None if answers is None else {"answers": answers}
