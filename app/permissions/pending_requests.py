@@ -57,20 +57,6 @@ class PendingRequest(Generic[R, T]):
     """The lease of the run that asks."""
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def is_given_up(self) -> bool:
-        """Whether this server has stopped in the middle of the turn: the server that resumes the turn waits for the answer."""
-        lease = self.lease()
-        return lease is not None and lease.is_abandoned
-
-    def row(self, kind: str) -> dict[str, Any]:
-        return {
-            "id": self.request.id,
-            "kind": kind,
-            "session_id": self.request.session_id,
-            "directory": self.directory,
-            "body": self.request.wire_json().decode(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class RequestKind(Generic[R, T]):
@@ -143,7 +129,8 @@ class PendingRequests(Generic[R, T]):
         except StaleLease:
             raise
         except BaseException:
-            if not pending.is_given_up():
+            lease = pending.lease()
+            if lease is None or not lease.is_abandoned:  # else this server has stopped: the one that resumes the turn waits
                 self._withdraw(pending)
             raise
         finally:
@@ -151,25 +138,21 @@ class PendingRequests(Generic[R, T]):
 
     async def put(self, directory: str, request: R) -> None:
         """Stores and announces an unattended request. Raises Conflict for an id that is in use."""
-        pending = PendingRequest[R, T](directory, request)
-
-        def put(tx: Tx) -> None:
-            if work_rows.find_request(tx.connection, request.id):
-                raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
-            tx.put(tx.sql.put_request, pending.row(self._kind.name))
-            tx.announce(self._asked(pending))
-
-        await self._writer.commit(put, request.session_id)
+        await self._store(PendingRequest(directory, request))
 
     async def _store(self, pending: PendingRequest[R, T]) -> None:
-        lease, row = pending.lease(), pending.row(self._kind.name)
+        lease, request = pending.lease(), pending.request
+        named = {"id": request.id, "kind": self._kind.name, "session_id": request.session_id, "directory": pending.directory}
+        row = {**named, "body": request.wire_json().decode()}
 
         def store(tx: Tx) -> None:
             tx.require(lease)
+            if work_rows.find_request(tx.connection, request.id):
+                raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
             tx.put(tx.sql.put_request, row)
-            tx.announce(self._asked(pending))
+            tx.announce(self._kind.asked(pending.directory, request))
 
-        await self._writer.commit(store, pending.request.session_id)
+        await self._writer.commit(store, request.session_id)
 
     async def _consume(self, pending: PendingRequest[R, T]) -> None:
         """The server that deletes a row acts on its answer: one that was frozen meanwhile finds that another has taken the
@@ -193,7 +176,7 @@ class PendingRequests(Generic[R, T]):
         def ask(tx: Tx) -> None:
             tx.require(lease)
             if work_rows.is_pending(tx.connection, pending.request.id):
-                tx.announce(self._asked(pending))
+                tx.announce(self._kind.asked(pending.directory, pending.request))
 
         await self._writer.commit(ask, pending.request.session_id)
         await self._poll_answers()
@@ -213,9 +196,6 @@ class PendingRequests(Generic[R, T]):
         waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
         for row in await self._database.read(lambda connection: work_rows.answered_requests(connection, waiting)):
             self._wake(row.id, self._kind.read_answer(row.answer))
-
-    def _asked(self, pending: PendingRequest[R, T]) -> Event:
-        return self._kind.asked(pending.directory, pending.request)
 
     def _withdraw(self, pending: PendingRequest[R, T]) -> None:
         """Takes effect on this server at once. The row is deleted now or, if the database refuses, as soon as it accepts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import Literal
 
 from app.permissions.spellings import NamedPrograms, spellings
 from app.permissions.wildcard import covers, disjoint, matches
@@ -32,7 +32,8 @@ class Subject:
     `spellings`: other ways to write the same thing. They never allow anything, but keep deny and ask rules from being evaded.
     `readability`: `foreign` runs code in another language, `unreadable` runs something that is known only at run time.
     `words`: of a command that may run programs that its words name, without quotes. `text`: what else it may run: scripts, input,
-    values. A rule about a program holds wherever the program is named.
+    values. A rule about a program holds wherever the program is named. `always`: the pattern of a shell command that a reply of
+    `always` may allow; None where that allows what the user has not seen.
     """
 
     pattern: str
@@ -40,27 +41,7 @@ class Subject:
     readability: Readability = "readable"
     words: tuple[str, ...] = ()
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    action: ClassVar[Action] = "allow"
-
-
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
-    action: ClassVar[Action] = "ask"
-
-
-@dataclass(frozen=True, slots=True)
-class Forbidden:
-    """`rules`: every rule of this permission, so that the model sees what it may do instead."""
-
-    action: ClassVar[Action] = "deny"
-    rules: list[Rule]
-
-
-PermissionDecision = Allowed | NeedsApproval | Forbidden
+    always: str | None = None
 
 
 def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
@@ -70,11 +51,9 @@ def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
     return Rule(permission=permission, pattern="*", action="ask")
 
 
-def decide_permission(
-    permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset
-) -> PermissionDecision:
+def decide_permission(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset) -> Action:
     """`ruleset` is the configuration; `approved` holds the replies of `always`: they turn an ask into an allow, never a deny.
-    All subjects are evaluated before the user is asked."""
+    All subjects are evaluated before the user is asked: the strictest action counts."""
     relevant = rules_for(permission, ruleset)
     evaluator = _SubjectEvaluator(
         permission,
@@ -83,10 +62,8 @@ def decide_permission(
         unrestricted(permission, relevant),
         NamedPrograms(rule.pattern for rule in relevant if rule.action != "allow"),
     )
-    actions = {evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
-    if "deny" in actions:
-        return Forbidden(relevant)
-    return NeedsApproval() if "ask" in actions else Allowed()
+    actions = (evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects)
+    return max(actions, key=_STRICTNESS.__getitem__, default="allow")
 
 
 def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:

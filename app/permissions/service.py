@@ -19,7 +19,6 @@ import orjson
 
 from app.events.bus.base import Event
 from app.events.telemetry.observer import Observer
-from app.permissions import rules
 from app.permissions.pending_requests import (
     LeaseOfRun,
     PendingRequest,
@@ -28,7 +27,7 @@ from app.permissions.pending_requests import (
     RequestNotPending,
     Resolution,
 )
-from app.permissions.rules import Subject
+from app.permissions.rules import Subject, decide_permission, rules_for
 from app.project.location import Location
 from app.record.engine import Connection, Database, StorageError
 from app.record.repositories import directory_rows, session_rows
@@ -112,26 +111,6 @@ class SavedApproval:
         return self.scope.partition(" ")[2]
 
 
-class SavedApprovals:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._sql = statements(database.dialect)
-
-    async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
-        """`owner`: only approvals of this user, None for all; likewise in `remove`."""
-        rows = await self._database.read(directory_rows.all_approvals)
-        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
-        return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
-
-    async def remove(self, owner: str | None, saved_id: str) -> None:
-        """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
-        saved = SavedApproval.of_id(saved_id)
-        if saved is None or owner not in (None, saved.owner):
-            return
-        row = {"of_project": saved.scope, "of_permission": saved.permission, "gone": saved.pattern}
-        await self._database.write(lambda connection: connection.execute(self._sql.delete_approval, row))
-
-
 class TooManyRequests(TooMany):
     name = "TooManyRequestsError"
 
@@ -161,11 +140,6 @@ class PermissionAnswer:
     reply: Reply
     message: str | None = None
 
-    def require_allowed(self) -> None:
-        """Raises PermissionRejected, or PermissionRejectedWithMessage."""
-        if self.reply == "reject":
-            raise PermissionRejectedWithMessage(self.message) if self.message else PermissionRejected()
-
 
 PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 
@@ -176,31 +150,29 @@ class Permissions:
         kind = RequestKind("permission", PermissionRequest.model_validate_json, _read_answer, _asked, _withdrawn)
         self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
-        self.saved = SavedApprovals(database)
 
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
-        decision = await self._decide(check)
-        needs_approval = isinstance(decision, rules.NeedsApproval)
-        answer = await self._wait(check) if needs_approval else await self.pending.take_orphan(check.request)
-        if isinstance(decision, rules.Forbidden):
-            raise PermissionDenied(decision.rules)
-        if answer is not None:
-            answer.require_allowed()
+        action = await self._decide(check)
+        answer = await self._wait(check) if action == "ask" else await self.pending.take_orphan(check.request)
+        if action == "deny":
+            raise PermissionDenied(rules_for(check.request.permission, check.ruleset))
+        if answer is not None and answer.reply == "reject":
+            raise PermissionRejectedWithMessage(answer.message) if answer.message else PermissionRejected()
 
     async def ask_unattended(self, check: PermissionCheck) -> Action:
         """The rules' decision. If it is `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict for an
         id that is in use, TooManyRequests."""
         try:
-            decision = await self._decide(check)
+            action = await self._decide(check)
         except PermissionVetoed:
             return "deny"
-        if isinstance(decision, rules.NeedsApproval):
+        if action == "ask":
             session_id = check.request.session_id
             if len(await self.pending.of_session(session_id)) >= MOST_OF_SESSION:
                 raise TooManyRequests(session_id)
             await self.pending.put(check.location.directory, check.request)
-        return decision.action
+        return action
 
     async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
         pending = self.pending.add(check.location.directory, check.request, check.lease)
@@ -223,26 +195,38 @@ class Permissions:
         except StorageError as error:
             log.warning("requests that are allowed now may still wait for an answer: %s", error)
 
-    async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
+    async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> Action:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
         request, approved = check.request, await self.approved(check.location.project_id, check.owner)
         subjects = check.subjects or request.patterns
-        decision = rules.decide_permission(request.permission, subjects, check.ruleset, [*approved, *added])
-        if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
-            return decision
-        match await check.plugin_decision(request, decision.action):
-            case "allow":
-                return rules.Allowed()
-            case "ask":
-                return rules.NeedsApproval()
-            case "deny":
-                raise PermissionVetoed()
+        action = decide_permission(request.permission, subjects, check.ruleset, [*approved, *added])
+        if check.plugin_decision is None or action == "deny":
+            return action
+        decided = await check.plugin_decision(request, action)
+        if decided == "deny":
+            raise PermissionVetoed
+        return decided
 
     async def approved(self, project_id: str, owner: str) -> Ruleset:
         """The rules that a user's replies of `always` have added in a project."""
         scope = scope_of(project_id, owner)
         rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
+
+    async def saved(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
+        """`owner`: only approvals of this user, None for all; likewise in `remove_saved`."""
+        rows = await self._database.read(directory_rows.all_approvals)
+        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
+        return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
+
+    async def remove_saved(self, owner: str | None, saved_id: str) -> None:
+        """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
+        saved = SavedApproval.of_id(saved_id)
+        if saved is None or owner not in (None, saved.owner):
+            return
+        row = {"of_project": saved.scope, "of_permission": saved.permission, "gone": saved.pattern}
+        delete = statements(self._database.dialect).delete_approval
+        await self._database.write(lambda connection: connection.execute(delete, row))
 
     async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
         """Stores the reply with its consequences in one transaction. `always` approves the request's patterns for the project
@@ -254,15 +238,11 @@ class Permissions:
         await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
 
     async def _approvals(self, request: PermissionRequest) -> list[Row]:
-        approved = {
-            "project_id": await self._scope_of(request),
-            "permission": request.permission,
-            "session_id": request.session_id,
-        }
-        return [{**approved, "pattern": pattern} for pattern in request.always]
+        """Of the request's patterns, in the scope of the session's owner."""
+        named = {"permission": request.permission, "session_id": request.session_id, "project_id": await self._scope_of(request)}
+        return [{**named, "pattern": pattern} for pattern in request.always]
 
     async def _scope_of(self, request: PermissionRequest) -> str:
-        """The scope to store the approvals in: that of the session's owner."""
         session_id = request.session_id
         if check := self._checks.get(request.id):
             return scope_of(check.location.project_id, check.owner)
@@ -287,7 +267,7 @@ class Permissions:
         """False for an orphaned request, which is evaluated when its tool call asks again, and for another server's."""
         check = self._checks.get(other.request.id)
         try:
-            return check is not None and isinstance(await self._decide(check, added), rules.Allowed)
+            return check is not None and await self._decide(check, added) == "allow"
         except PermissionVetoed:
             return False
 

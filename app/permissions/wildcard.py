@@ -62,30 +62,20 @@ def covers(wide: str, narrow: str) -> bool:
 
 def disjoint(one: str, other: str) -> bool:
     """True if certainly no value matches both patterns. False if that is not certain."""
-    return _literal_starts_clash(one, other) or _literal_ends_clash(one, other) or _plain_and_unmatched(one, other)
+    if is_plain(one) or is_plain(other):
+        return not (matches(other, one) if is_plain(one) else matches(one, other))
+    has_open_end = one.endswith(_ANY_REST) or other.endswith(_ANY_REST)
+    return _starts_clash(one, other) or (not has_open_end and _starts_clash(one[::-1], other[::-1]))
 
 
 def is_plain(pattern: str) -> bool:
     return "*" not in pattern and "?" not in pattern
 
 
-def _plain_and_unmatched(one: str, other: str) -> bool:
-    if is_plain(one):
-        return not matches(other, one)
-    return is_plain(other) and not matches(one, other)
-
-
-def _literal_starts_clash(one: str, other: str) -> bool:
+def _starts_clash(one: str, other: str) -> bool:
     first, second = _literal_start(one), _literal_start(other)
     return not (first.startswith(second) or second.startswith(first))
 
 
 def _literal_start(pattern: str) -> str:
     return "".join(takewhile(lambda char: char not in "*?", pattern.removesuffix(_ANY_REST)))
-
-
-def _literal_ends_clash(one: str, other: str) -> bool:
-    if one.endswith(_ANY_REST) or other.endswith(_ANY_REST):
-        return False
-    first, second = _literal_start(one[::-1]), _literal_start(other[::-1])
-    return not (first.startswith(second) or second.startswith(first))

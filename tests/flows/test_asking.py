@@ -111,7 +111,9 @@ async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp
     config = {"permission": {"edit": "deny", "bash": {"*": "deny", "echo *": "ask"}}}
     async with talking(tmp_path, config=config, turns=[[bash("echo x; rm a.txt")], [say()]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Done."]
-        assert "forbids" in (await states(app, session))[0]["error"] and (app.directory / "a.txt").exists()
+        error = (await states(app, session))[0]["error"]
+        assert "forbids" in error and '"echo *"' in error and '"edit"' not in error, "the rules of this permission alone"
+        assert (app.directory / "a.txt").exists()
         offered = {tool.id for tool in requests(app)[0].tools}
     assert not offered & {"edit", "write", "multiedit"} and {"bash", "read"} <= offered
 

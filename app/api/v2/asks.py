@@ -75,7 +75,7 @@ async def saved(
     app: AppServices, who: Who, project_id: Annotated[str | None, Query(alias="projectID")] = None
 ) -> Data[list[PermissionSavedInfo]]:
     """The permissions that replies of `always` have approved."""
-    found = await app.permissions.saved.all(who.visible_owner, project_id)
+    found = await app.permissions.saved(who.visible_owner, project_id)
     return Data(data=list(map(PermissionSavedInfo.of, found)))
 
 
@@ -84,7 +84,7 @@ async def saved(
 )
 async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> None:
     """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
-    await app.permissions.saved.remove(who.visible_owner, saved_id)
+    await app.permissions.remove_saved(who.visible_owner, saved_id)
 
 
 @session_permissions.post("", operation_id="v2.session.permission.create", responses=_FORBIDDEN, dependencies=WRITES)

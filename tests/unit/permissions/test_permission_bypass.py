@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.permissions.paths import Boundary
-from app.permissions.rules import Allowed, Forbidden, NeedsApproval, PermissionDecision, decide_permission
+from app.permissions.rules import decide_permission
 from app.permissions.shell.analysis import analyse
 from app.schema.permission import Action, Rule, Ruleset
 
@@ -32,7 +32,6 @@ RULESETS: dict[str, Ruleset] = {
     "locked": _rules(bash={"*": "deny", "./gradlew *": "allow", "git *": "allow", "uv run *": "allow"}),
 }
 
-NAMES = {Allowed: "allow", NeedsApproval: "ask", Forbidden: "deny"}
 OUT = "@OUT@"
 SIGNS = str.maketrans({"⏎": "\n", "⇥": "\t", "ⓥ": "\v", "ⓕ": "\f", "␍": "\r", "␀": "\0", "␦": "\udcff", "␠": " "})
 
@@ -73,16 +72,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def strictest(decisions: list[PermissionDecision]) -> str:
-    names = {NAMES[type(decision)] for decision in decisions}
-    return next(name for name in ("deny", "ask", "allow") if name in names)
-
-
 def judge(command: str, project: Path, rules: Ruleset) -> str:
     environment = {"HOME": str(project.parent / "home")}
     analysis = analyse(command, project, Boundary(project, project), environment)
     outside = decide_permission("external_directory", analysis.outside, rules, [])
-    return strictest([decide_permission("bash", analysis.subjects, rules, []), outside])
+    decisions = {decide_permission("bash", analysis.subjects, rules, []), outside}
+    return next(action for action in ("deny", "ask", "allow") if action in decisions)
 
 
 @pytest.mark.parametrize(
