@@ -1,193 +1,175 @@
-"""Changes to files by the tools. Begin at FileEditor: it checks a change, asks permission with a diff, writes and formats. The
-diff algorithm stands before it; behind it, the errors of language servers as texts."""
+"""Changes to files by the tools. Begin at FileEditor: it checks changes, asks permission with a diff, writes them together and
+formats. Behind it, the errors of language servers as texts."""
 
 import asyncio
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from app.schema.project import FileErrors
 from app.tools import text_file, unsaved
 from app.tools.base import ToolContext, ToolError, ToolPermission
 from app.tools.boundary import project_of, relative_name, require_in_place, root_of
-from app.tools.replace import with_newlines
-from app.tools.text_file import FileLocks, FileTimes, Root, TextFile
-
-_CONTEXT = 4
-_RULE = "=" * 67
-# The exact comparison needs lines × lines / 8 bytes of memory: 25 MB at this bound.
-_MAX_COMPARED = 200_000_000
+from app.tools.diff import FileDelta, compare
+from app.tools.text_file import ROOT, FileLocks, FileTimes, Root, Stamp, TextFile, remove_folder
 
 Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
+ChangeType = Literal["add", "update", "move", "delete"]
 MAX_ERRORS = 20
 MAX_OTHER_FILES = 5
 Errors = Mapping[Path, FileErrors]
 
 
 @dataclass(frozen=True, slots=True)
-class FileDelta:
+class FileChange:
+    """`before`, `after`: the texts as JSON takes them, empty where there is no file."""
+
+    type: ChangeType
+    path: Path
+    move_path: Path | None
+    before: str
+    after: str
+    delta: FileDelta
+
+    @classmethod
+    def of(cls, type: ChangeType, path: Path, before: str, after: str, move_path: Path | None = None) -> Self:
+        before, after = text_file.json_text(before), text_file.json_text(after)
+        return cls(type, path, move_path, before, after, compare(str(path), before, after))
+
+    @property
+    def result_path(self) -> Path:
+        return self.move_path or self.path
+
+    def formatted(self, file: TextFile) -> Self:
+        """With the text that formatters have made of this one."""
+        after = text_file.json_text(file.text)
+        return self if after == self.after else replace(self, after=after, delta=compare(str(self.path), self.before, after))
+
+    def filediff(self) -> dict[str, Any]:
+        """OpenCode's FileDiff with an absolute path: newer clients read the patch, older ones both texts."""
+        return {
+            "file": str(self.path),
+            "before": self.before,
+            "after": self.after,
+            "patch": self.delta.text,
+            "additions": self.delta.additions,
+            "deletions": self.delta.deletions,
+        }
+
+    def edit_metadata(self, format_errors: Mapping[str, str]) -> dict[str, Any]:
+        failed = format_metadata(format_errors)
+        return {"diagnostics": {}, "diff": self.delta.text, "filediff": self.filediff(), **failed}
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedText:
+    """`source`: the file on disk that gives the mode, the byte order mark and the bytes that are not UTF-8. `data`: the bytes to
+    write."""
+
     text: str
-    additions: int
-    deletions: int
+    source: TextFile | None
+    data: bytes
 
 
-class Region(NamedTuple):
-    """Lines [old, old_end) are replaced by lines [new, new_end)."""
+class FileBatch:
+    """The planned state of the files. Reads see earlier changes of the batch, so that a file can change more than once."""
 
-    old: int
-    old_end: int
-    new: int
-    new_end: int
+    def __init__(self, root_of: Callable[[Path], Root] = lambda path: ROOT) -> None:
+        """`root_of`: the directory beneath which a path is opened, as in app.tools.text_file."""
+        self.root_of = root_of
+        self.originals: dict[Path, TextFile | None] = {}
+        self._planned: dict[Path, _PlannedText | None] = {}
 
+    def text(self, path: Path) -> str | None:
+        content = self._content(path)
+        return content.text if content else None
 
-def compare(path: str, before: str, after: str) -> FileDelta:
-    """Takes less than a second for 5 MB on each side. Beyond 14,000 × 14,000 changed lines the diff is exact only around lines
-    that occur once, and coarser elsewhere."""
-    old, new = with_newlines(before), with_newlines(after)
-    regions = changed_regions(old, new)
-    body = [line for hunk in _group(regions) for line in _hunk(old, new, hunk)]
-    header = [f"Index: {path}", _RULE, f"--- {path}", f"+++ {path}"]
-    return FileDelta(
-        text="\n".join(header + _trim_indent(body)) + "\n",
-        additions=sum(region.new_end - region.new for region in regions),
-        deletions=sum(region.old_end - region.old for region in regions),
-    )
+    def put(self, path: Path, text: str) -> None:
+        """Raises ToolError for text that cannot be encoded, and for a file that is read-only."""
+        content = self._content(path)
+        self._plan(path, text, content.source if content else None)
 
+    def remove(self, path: Path) -> None:
+        self._content(path)
+        self._planned[path] = None
 
-def changed_regions(old: Sequence[str], new: Sequence[str]) -> list[Region]:
-    top = _common(old, new)
-    bottom = _common(old[top:][::-1], new[top:][::-1])
-    middle = Region(top, len(old) - bottom, top, len(new) - bottom)
-    return _merge_adjacent(_refine(old, new, middle))
+    def move(self, path: Path, target: Path, text: str) -> None:
+        """Raises ToolError as `put` does, and if the target exists."""
+        if self._content(target) is not None:
+            raise ToolError(f"the file to move to exists already: {target}")
+        source = self._content(path)
+        self._plan(target, text, source.source if source else None)
+        self._planned[path] = None
 
+    def written(self) -> dict[Path, _PlannedText]:
+        return {path: content for path, content in self._planned.items() if content}
 
-def _common(left: Sequence[str], right: Sequence[str]) -> int:
-    count = 0
-    for ours, theirs in zip(left, right, strict=False):
-        if ours != theirs:
-            break
-        count += 1
-    return count
+    def removed(self) -> list[Path]:
+        return [path for path, content in self._planned.items() if content is None and self.originals[path] is not None]
 
+    def _content(self, path: Path) -> _PlannedText | None:
+        if path not in self.originals:
+            original = self.originals[path] = text_file.read(path, self.root_of(path))
+            self._planned[path] = _PlannedText(original.text, original, original.data()) if original else None
+        return self._planned[path]
 
-def _refine(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
-    removed, added = region.old_end - region.old, region.new_end - region.new
-    if not removed and not added:
-        return []
-    if not removed or not added:
-        return [region]
-    if removed * added <= _MAX_COMPARED:
-        return _shortest(old, new, region)
-    return _split_at_anchors(old, new, region)
+    def _plan(self, path: Path, text: str, source: TextFile | None) -> None:
+        if self.originals[path] is not None:
+            text_file.require_writable(path, self.root_of(path))
+        self._planned[path] = _PlannedText(text, source, text_file.encode(text, source))
 
 
-def _shortest(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
-    from rapidfuzz.distance import Indel  # 3 MB: loaded on first use
-
-    number: dict[str, int] = {}
-    left = [number.setdefault(line, len(number)) for line in old[region.old : region.old_end]]
-    right = [number.setdefault(line, len(number)) for line in new[region.new : region.new_end]]
-    return [
-        Region(region.old + op.src_start, region.old + op.src_end, region.new + op.dest_start, region.new + op.dest_end)
-        for op in Indel.opcodes(left, right)
-        if op.tag != "equal"
-    ]
-
-
-def _split_at_anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
-    """Compares the parts between the lines that occur exactly once on each side, in the same order."""
-    once_old = _indices_of_unique(old, region.old, region.old_end)
-    once_new = _indices_of_unique(new, region.new, region.new_end)
-    anchors = _longest_ascending([(at, once_new[line]) for line, at in once_old.items() if line in once_new])
-    if not anchors:
-        return [region]
-    bounds = [(region.old - 1, region.new - 1), *anchors, (region.old_end, region.new_end)]
-    gaps = [Region(old_at + 1, old_next, new_at + 1, new_next) for (old_at, new_at), (old_next, new_next) in pairwise(bounds)]
-    return [part for gap in gaps for part in _refine(old, new, gap)]
+def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
+    """Writes the planned texts, deletes what the batch removes, and returns the stamps of the written files. Undoes the writes
+    and raises ToolError if one fails or a file has changed since it was read."""
+    for path, original in batch.originals.items():
+        text_file.require_unchanged(path, original, batch.root_of(path))
+    written = batch.written()
+    folders = _missing_folders(written)
+    try:
+        stamps = {
+            path: text_file.write(path, content.data, content.source.mode if content.source else None, batch.root_of(path))
+            for path, content in written.items()
+        }
+        for path in batch.removed():
+            text_file.delete(path, batch.root_of(path))
+    except BaseException as error:
+        _undo(batch, folders, error)
+        raise
+    return stamps
 
 
-def _indices_of_unique(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
-    count = Counter(lines[start:end])
-    return {line: start + offset for offset, line in enumerate(lines[start:end]) if count[line] == 1}
+def _missing_folders(paths: Iterable[Path]) -> list[Path]:
+    """Directories that writing creates, deepest first."""
+    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    return sorted(missing, key=lambda folder: len(folder.parts), reverse=True)
 
 
-def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """`pairs` ascend on the left; keeps the longest series that ascends on the right too (patience sorting)."""
-    tops: list[int] = []
-    piles: list[int] = []
-    previous: list[int] = []
-    for index, (_, right) in enumerate(pairs):
-        pile = bisect_left(tops, right)
-        previous.append(piles[pile - 1] if pile else -1)
-        tops[pile : pile + 1] = [right]
-        piles[pile : pile + 1] = [index]
-    chain = []
-    at = piles[-1] if piles else -1
-    while at >= 0:
-        chain.append(pairs[at])
-        at = previous[at]
-    return chain[::-1]
+def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
+    stuck = [str(path) for path, original in batch.originals.items() if not _put_back(path, original, batch.root_of(path))]
+    for folder in folders:
+        with suppress(OSError):  # not made yet, or not empty
+            remove_folder(folder, batch.root_of(folder))
+    if stuck:
+        raise ToolError(f"{cause}\nThese files could not be put back as they were: {', '.join(stuck)}") from cause
 
 
-def _merge_adjacent(regions: list[Region]) -> list[Region]:
-    merged: list[Region] = []
-    for region in regions:
-        if merged and merged[-1].old_end == region.old and merged[-1].new_end == region.new:
-            region = Region(merged[-1].old, region.old_end, merged.pop().new, region.new_end)
-        merged.append(region)
-    return merged
-
-
-def _group(regions: list[Region]) -> Iterator[list[Region]]:
-    """Groups regions whose context lines would touch into one hunk."""
-    group: list[Region] = []
-    for region in regions:
-        if group and region.old - group[-1].old_end > 2 * _CONTEXT:
-            yield group
-            group = []
-        group.append(region)
-    if group:
-        yield group
-
-
-def _hunk(old: Sequence[str], new: Sequence[str], regions: list[Region]) -> Iterator[str]:
-    lead = min(_CONTEXT, regions[0].old)
-    tail = min(_CONTEXT, len(old) - regions[-1].old_end)
-    start, end = regions[0].old - lead, regions[-1].old_end + tail
-    old_span = _span(start, end)
-    new_span = _span(regions[0].new - lead, regions[-1].new_end + tail)
-    yield f"@@ -{old_span} +{new_span} @@"
-    at = start
-    for region in regions:
-        yield from _marked(" ", old[at : region.old])
-        yield from _marked("-", old[region.old : region.old_end])
-        yield from _marked("+", new[region.new : region.new_end])
-        at = region.old_end
-    yield from _marked(" ", old[at:end])
-
-
-def _span(start: int, end: int) -> str:
-    return f"{start + 1 if end > start else start},{end - start}"
-
-
-def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        yield mark + line.removesuffix("\n")
-        if not line.endswith("\n"):
-            yield "\\ No newline at end of file"
-
-
-def _trim_indent(body: list[str]) -> list[str]:
-    indents = [len(line[1:]) - len(line[1:].lstrip()) for line in body if line[0] in " +-" and line[1:].strip()]
-    common = min(indents, default=0)
-    if not common:
-        return body
-    return [line[0] + line[1 + common :] if line[0] in " +-" else line for line in body]
+def _put_back(path: Path, original: TextFile | None, root: Root) -> bool:
+    try:
+        if text_file.stamp(path, root) == (original.stamp if original else None):
+            return True
+        if original is None:
+            text_file.delete(path, root)
+        else:
+            text_file.write(path, original.data(), original.mode, root)
+    except NotADirectoryError:
+        return True
+    except (OSError, ToolError):
+        return False
+    return True
 
 
 async def format_file(ctx: ToolContext, path: Path, root: Root) -> tuple[TextFile | None, dict[str, str]]:
@@ -244,68 +226,56 @@ def _restored(path: Path, before: TextFile, root: Root) -> TextFile:
     return _require(path, root)
 
 
-@dataclass(frozen=True, slots=True)
-class TextChange:
-    path: Path
-    original: TextFile | None
-    after: str
-    data: bytes
-    delta: FileDelta
-    format_errors: Mapping[str, str] = field(default_factory=dict)
-    """By formatter, why it failed."""
-
-    def filediff(self) -> dict[str, Any]:
-        """OpenCode's FileDiff with an absolute path: newer clients read the patch, older ones both texts."""
-        return {
-            "file": str(self.path),
-            "before": text_file.json_text(self.original.text if self.original else ""),
-            "after": text_file.json_text(self.after),
-            "patch": self.delta.text,
-            "additions": self.delta.additions,
-            "deletions": self.delta.deletions,
-        }
-
-    def edit_metadata(self) -> dict[str, Any]:
-        failed = format_metadata(self.format_errors)
-        return {"diagnostics": {}, "diff": self.delta.text, "filediff": self.filediff(), **failed}
-
-    def formatted(self, file: TextFile, errors: Mapping[str, str]) -> Self:
-        """With the text that formatters have made of this one."""
-        if file.text == self.after:
-            return replace(self, format_errors=errors)
-        before = self.original.text if self.original else ""
-        delta = compare(str(self.path), text_file.json_text(before), text_file.json_text(file.text))
-        return replace(self, after=file.text, data=file.data(), delta=delta, format_errors=errors)
-
-
 class FileEditor:
     def __init__(self, times: FileTimes, locks: FileLocks) -> None:
         self._times = times
         self._locks = locks
 
-    async def change(self, ctx: ToolContext, path: Path, derive: Callable[[str], str], requirement: Requirement) -> TextChange:
-        """Writes `derive(text)` after asking the permission `edit`. `text` is empty for a new file. `derive` runs in a thread.
-        Holds the file's lock throughout, so that a parallel change starts from the result of this one."""
-        async with self._locks.hold(path):
-            root = root_of(ctx, path)
-            original = await asyncio.to_thread(text_file.read, path, root)
-            self._require(ctx.session_id, path, original, requirement)
-            if original is not None:
-                text_file.require_writable(path, root)
-            await unsaved.require_saved(ctx, path)
-            change = await asyncio.to_thread(plan_change, path, original, derive)
-            about = {"filepath": str(path), "diff": change.delta.text}
-            await ctx.host.require_permission(ToolPermission("edit", [relative_name(ctx, path)], ["*"], about))
-            require_in_place(ctx, path)
-            text_file.require_unchanged(path, original, root)
-            stamp = await text_file.finish_in_thread(text_file.write, path, change.data, None, root)
-            self._times.record(ctx.session_id, path, stamp)
-            formatted, errors = await format_file(ctx, path, root)
-            if formatted is not None:
-                self._times.record(ctx.session_id, path, formatted.stamp)
-                change = await asyncio.to_thread(change.formatted, formatted, errors)
-        await ctx.host.file_edited(path)
-        return change
+    async def change(
+        self, ctx: ToolContext, path: Path, derive: Callable[[str], str], requirement: Requirement
+    ) -> tuple[FileChange, dict[str, str]]:
+        """`change_all` for one file, which gets `derive(text)`. `text` is empty for a new file."""
+
+        def plan(batch: FileBatch) -> list[FileChange]:
+            before = batch.text(path)
+            self._require(ctx.session_id, path, batch.originals[path], requirement)
+            after = derive(before or "")
+            batch.put(path, after)
+            return [FileChange.of("add" if before is None else "update", path, before or "", after)]
+
+        about = {"filepath": str(path)}
+        changes, format_errors = await self.change_all(
+            ctx, [path], plan, lambda changes: {**about, "diff": changes[0].delta.text}
+        )
+        return changes[0], format_errors
+
+    async def change_all(
+        self,
+        ctx: ToolContext,
+        paths: Sequence[Path],
+        plan: Callable[[FileBatch], list[FileChange]],
+        about: Callable[[list[FileChange]], dict[str, Any]],
+    ) -> tuple[list[FileChange], dict[str, str]]:
+        """Makes the changes that `plan` plans in a thread, all or none, after asking the permission `edit`. Returns them as
+        formatters have left them; and by formatter, why it failed. `about`: the request's metadata.
+
+        Holds the files' locks throughout, so that a parallel change starts from the result of this one.
+        """
+        async with self._locks.hold_all(paths):
+            for path in paths:
+                await unsaved.require_saved(ctx, path)
+            batch = FileBatch(partial(root_of, ctx))
+            changes = await asyncio.to_thread(plan, batch)
+            names = [relative_name(ctx, path) for path in paths]
+            await ctx.host.require_permission(ToolPermission("edit", names, ["*"], about(changes)))
+            require_in_place(ctx, *paths)
+            for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
+                self._times.record(ctx.session_id, path, stamp)
+            changes, format_errors = await self._formatted(ctx, changes)
+        for change in changes:
+            if change.type != "delete":
+                await ctx.host.file_edited(change.result_path)
+        return changes, format_errors
 
     def _require(self, session_id: str, path: Path, original: TextFile | None, requirement: Requirement) -> None:
         if original is None:
@@ -314,28 +284,40 @@ class FileEditor:
         elif requirement != "nothing":
             self._times.check(session_id, path, original.stamp)
 
+    async def _formatted(self, ctx: ToolContext, changes: list[FileChange]) -> tuple[list[FileChange], dict[str, str]]:
+        """If two changes are of one file, the last has the formatters' text."""
+        errors: dict[str, str] = {}
+        for path, at in files_left(changes).items():
+            formatted, failed = await format_file(ctx, path, root_of(ctx, path))
+            errors |= failed
+            if formatted is not None:
+                self._times.record(ctx.session_id, path, formatted.stamp)
+                changes[at] = await asyncio.to_thread(changes[at].formatted, formatted)
+        return changes, errors
 
-def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], str]) -> TextChange:
-    before = original.text if original else ""
-    after = derive(before)
-    delta = compare(str(path), text_file.json_text(before), text_file.json_text(after))
-    return TextChange(path, original, after, text_file.encode(after, original), delta)
+
+def files_left(changes: Sequence[FileChange]) -> dict[Path, int]:
+    """The files that exist after the changes, each with the index of its last change."""
+    left: dict[Path, int] = {}
+    for at, change in enumerate(changes):
+        left.pop(change.path, None)
+        if change.type != "delete":
+            left[change.result_path] = at
+    return left
 
 
 def errors_in_file(path: Path, errors: Errors) -> str:
-    """Begins with an empty line; empty without errors."""
-    return _section("LSP errors detected in this file, please fix:", path, errors.get(path))
+    return errors_text({path: "this file, please fix:"}, errors)
 
 
 def errors_in_others(written: Path, errors: Errors) -> str:
     others = [path for path in errors if path != written and errors[path].total][:MAX_OTHER_FILES]
-    return "".join(_section("LSP errors detected in other files:", path, errors[path]) for path in others)
+    return errors_text(dict.fromkeys(others, "other files:"), errors)
 
 
-def errors_of_patch(names: Mapping[Path, str], errors: Errors) -> str:
-    """`names`: the files of the patch as they are shown."""
-    sections = (_section(f"LSP errors detected in {name}, please fix:", path, errors.get(path)) for path, name in names.items())
-    return "".join(sections)
+def errors_text(files: Mapping[Path, str], errors: Errors) -> str:
+    """The errors in these files, each with what it is called. Begins with an empty line; empty without errors."""
+    return "".join(_section(words, path, errors[path]) for path, words in files.items() if path in errors)
 
 
 def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping[str, Any]]]:
@@ -344,12 +326,16 @@ def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping
     return {str(path): errors[path].items[:MAX_ERRORS] for path in (*paths, *others) if path in errors and errors[path].total}
 
 
-def _section(words: str, path: Path, errors: FileErrors | None) -> str:
-    if errors is None or not errors.total:
+def _section(words: str, path: Path, errors: FileErrors) -> str:
+    if not errors.total:
         return ""
     told = errors.items[:MAX_ERRORS]
     more = f"\n... and {errors.total - len(told)} more" if errors.total > len(told) else ""
-    return f'\n\n{words}\n<diagnostics file="{path}">\n' + "\n".join(map(_line, told)) + f"{more}\n</diagnostics>"
+    return (
+        f'\n\nLSP errors detected in {words}\n<diagnostics file="{path}">\n'
+        + "\n".join(map(_line, told))
+        + f"{more}\n</diagnostics>"
+    )
 
 
 def _line(error: Mapping[str, Any]) -> str:

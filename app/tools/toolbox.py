@@ -21,6 +21,7 @@ from app.tools.builtin.find import GlobTool, GrepTool, ListTool
 from app.tools.builtin.lsp import LspTool
 from app.tools.builtin.read import ReadTool
 from app.tools.builtin.webfetch import WebFetchTool
+from app.tools.changes import FileEditor
 from app.tools.process import choose_shell, command_environment
 from app.tools.text_file import FileLocks, FileTimes
 from app.tools.web import PinnedRequests
@@ -59,6 +60,7 @@ class Toolbox:
             environment=self.environment,
             default_timeout_ms=settings.flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
         )
+        editor = FileEditor(self.times, self.locks)
         self._fixed: tuple[Tool[Any], ...] = (
             InvalidTool(),
             QuestionTool(),
@@ -67,13 +69,13 @@ class Toolbox:
             GlobTool(sandbox),
             GrepTool(sandbox),
             self.list,
-            EditTool(self.times, self.locks),
-            MultiEditTool(self.times, self.locks),
-            WriteTool(self.times, self.locks),
+            EditTool(editor),
+            MultiEditTool(editor),
+            WriteTool(editor),
             WebFetchTool(PinnedRequests(allow_private=settings.allow_private_addresses)),
             TodoWriteTool(),
             TodoReadTool(),
-            ApplyPatchTool(self.times, self.locks),
+            ApplyPatchTool(editor),
             BatchTool(),
             *([LspTool()] if settings.flags.experimental_lsp_tool else []),
         )

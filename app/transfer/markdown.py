@@ -22,7 +22,7 @@ from app.schema.part import (
     ToolPart,
 )
 from app.schema.session import FileDiff, Session
-from app.tools.changes import compare
+from app.tools.diff import compare
 
 _TICKS = re.compile("`+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")

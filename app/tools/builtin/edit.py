@@ -9,7 +9,6 @@ from app.tools.base import Tool, ToolContext, ToolError, ToolResult
 from app.tools.boundary import ask_if_outside, locate, relative_name
 from app.tools.changes import FileEditor, Requirement
 from app.tools.replace import replace
-from app.tools.text_file import FileLocks, FileTimes
 
 
 class TextEdit(Wire):
@@ -51,14 +50,14 @@ class EditTool(Tool[EditParameters]):
     parameters = EditParameters
     edits_files = True
 
-    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
-        self._editor = FileEditor(times, locks)
+    def __init__(self, editor: FileEditor) -> None:
+        self._editor = editor
 
     async def execute(self, args: EditParameters, ctx: ToolContext) -> ToolResult:
         args.require_change()
         path = await _file_to_change(ctx, args.file_path)
-        change = await self._editor.change(ctx, path, args.apply, args.requirement)
-        metadata = change.edit_metadata()
+        change, format_errors = await self._editor.change(ctx, path, args.apply, args.requirement)
+        metadata = change.edit_metadata(format_errors)
         await ctx.host.update(metadata=metadata)
         errors = await ctx.host.errors_in({path: change.after})
         output = "Edit applied successfully." + changes.errors_in_file(path, errors)
@@ -77,8 +76,8 @@ class MultiEditTool(Tool[MultiEditParameters]):
     parameters = MultiEditParameters
     edits_files = True
 
-    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
-        self._editor = FileEditor(times, locks)
+    def __init__(self, editor: FileEditor) -> None:
+        self._editor = editor
 
     async def execute(self, args: MultiEditParameters, ctx: ToolContext) -> ToolResult:
         if not args.edits:
@@ -88,10 +87,11 @@ class MultiEditTool(Tool[MultiEditParameters]):
         if any(not edit.old_string for edit in args.edits[1:]):
             raise ToolError("Only the first edit may have an empty oldString: it gives the file its whole content")
         path = await _file_to_change(ctx, args.file_path)
-        change = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), args.edits[0].requirement)
+        requirement = args.edits[0].requirement
+        change, format_errors = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), requirement)
         errors = await ctx.host.errors_in({path: change.after})
         output = f"Applied {len(args.edits)} edits successfully." + changes.errors_in_file(path, errors)
-        metadata = {**change.edit_metadata(), "diagnostics": changes.diagnostics([path], errors)}
+        metadata = {**change.edit_metadata(format_errors), "diagnostics": changes.diagnostics([path], errors)}
         return ToolResult(relative_name(ctx, path), output, metadata)
 
 
@@ -114,12 +114,13 @@ class WriteTool(Tool[WriteParameters]):
     parameters = WriteParameters
     edits_files = True
 
-    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
-        self._editor = FileEditor(times, locks)
+    def __init__(self, editor: FileEditor) -> None:
+        self._editor = editor
 
     async def execute(self, args: WriteParameters, ctx: ToolContext) -> ToolResult:
         path = await _file_to_change(ctx, args.file_path)
-        change = await self._editor.change(ctx, path, lambda _: args.content, "was read if it exists")
+        change, format_errors = await self._editor.change(ctx, path, lambda _: args.content, "was read if it exists")
+        exists = change.type != "add"
         errors = await ctx.host.errors_in({path: change.after})
         return ToolResult(
             title=relative_name(ctx, path),
@@ -127,8 +128,8 @@ class WriteTool(Tool[WriteParameters]):
             metadata={
                 "diagnostics": changes.diagnostics([path], errors),
                 "filepath": str(path),
-                "exists": change.original is not None,
-                **({"filediff": change.filediff()} if change.original else {}),
-                **changes.format_metadata(change.format_errors),
+                "exists": exists,
+                **({"filediff": change.filediff()} if exists else {}),
+                **changes.format_metadata(format_errors),
             },
         )

@@ -9,7 +9,8 @@ from tool_host import FakeHost, MakeContext, run
 from app.permissions.service import PermissionRejected
 from app.project.sandbox.scope import SandboxWorkspace, hold
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
-from app.tools.builtin.apply_patch import ApplyPatchTool, FileBatch, write_batch
+from app.tools.builtin.apply_patch import ApplyPatchTool
+from app.tools.changes import FileBatch, FileEditor, write_batch
 from app.tools.text_file import FileLocks, FileTimes, Stamp
 
 
@@ -19,7 +20,7 @@ def ctx(make_ctx: MakeContext, project: Path) -> ToolContext:
 
 
 async def patch(ctx: ToolContext, text: str, times: FileTimes | None = None) -> ToolResult:
-    tool = ApplyPatchTool(times or FileTimes(), FileLocks())
+    tool = ApplyPatchTool(FileEditor(times or FileTimes(), FileLocks()))
     return await run(tool, ctx, patchText=f"*** Begin Patch\n{text}\n*** End Patch")
 
 
@@ -143,7 +144,7 @@ async def test_what_cannot_be_applied_is_refused_before_anything_is_asked_or_cha
 async def test_an_empty_patch_is_refused(ctx: ToolContext) -> None:
     assert await refusal(ctx, "") == "patch rejected: empty patch"
     with pytest.raises(ToolError, match="patchText is required"):
-        await run(ApplyPatchTool(FileTimes(), FileLocks()), ctx, patchText=" ")
+        await run(ApplyPatchTool(FileEditor(FileTimes(), FileLocks())), ctx, patchText=" ")
 
 
 async def test_every_place_outside_is_asked_before_the_patch(ctx: ToolContext, host: FakeHost, project: Path) -> None:
@@ -191,7 +192,7 @@ def test_a_failing_delete_undoes_the_writes(project: Path) -> None:
     batch.put(project / "a", "new")
     batch.put(project / "b", "new")
     with pytest.raises(ToolError, match="Could not delete"):
-        write_batch(batch, batch.encoded())
+        write_batch(batch)
     assert tree(project) == {"a": "old"}
 
 

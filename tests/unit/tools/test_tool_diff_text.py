@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tools.changes import FileDelta, changed_regions, compare
+from app.tools.diff import FileDelta, changed_regions, compare
 from app.tools.replace import with_newlines
 
 

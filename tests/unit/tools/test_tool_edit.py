@@ -14,6 +14,7 @@ from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadTool
+from app.tools.changes import FileEditor
 from app.tools.text_file import FileLocks, FileTimes, Stamp
 
 
@@ -36,7 +37,7 @@ class Workbench:
         return path
 
     async def run(self, tool: Any, name: str | Path, ctx: ToolContext | None = None, **given: Any) -> ToolResult:
-        return await run(tool(self.times, self.locks), ctx or self.ctx, filePath=str(name), **given)
+        return await run(tool(FileEditor(self.times, self.locks)), ctx or self.ctx, filePath=str(name), **given)
 
     async def edit(self, name: str | Path, old: str, new: str, ctx: ToolContext | None = None, **more: Any) -> ToolResult:
         return await self.run(EditTool, name, ctx, **replaced(old, new, **more))

@@ -11,6 +11,7 @@ from app.tools.base import ToolContext, ToolError
 from app.tools.builtin.apply_patch import ApplyPatchTool
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadTool
+from app.tools.changes import FileEditor
 from app.tools.text_file import FileLocks, FileTimes
 
 
@@ -110,7 +111,7 @@ CHANGES: list[tuple[Any, dict[str, Any]]] = [
 async def test_what_is_not_saved_is_not_written_over(
     ctx: ToolContext, host: FakeHost, file: Path, tool: Any, given: dict[str, Any]
 ) -> None:
-    changing = tool(FileTimes(check_disabled=True), FileLocks())
+    changing = tool(FileEditor(FileTimes(check_disabled=True), FileLocks()))
     with pytest.raises(ToolError, match="changes that are not saved"):
         await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text() == "stored\n" and host.permissions == [], "it is refused before the user is asked"
