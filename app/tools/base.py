@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, RootModel
 
 from app.permissions.rules import Subject
 from app.project.sandbox.scope import SandboxWorkspace
+from app.schema.base import Wire
 from app.schema.model import Agent, Model
 from app.schema.part import FileContent
 from app.schema.permission import EDITING_TOOLS, Answer, QuestionInfo
@@ -45,13 +46,14 @@ class ToolResult:
     """The timeout that ended the call, if the output so far is its result."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubagentRequest:
-    description: str
-    prompt: str
-    agent: str
-    session_id: str | None = None
-    command: str | None = None
+class TaskParameters(Wire):
+    description: Annotated[str, Field(description="The task in three to five words")]
+    prompt: Annotated[str, Field(description="Everything the subagent has to know and do")]
+    subagent_type: Annotated[str, Field(alias="subagent_type", description="Name of the subagent that is to do it")]
+    session_id: Annotated[
+        str | None, Field(alias="session_id", description="Session of an earlier task, to continue it instead of starting anew")
+    ] = None
+    command: Annotated[str | None, Field(description="The command that this task comes from, if any")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class ToolHost(Protocol):
         """Raises app.permissions.questions.QuestionRejected if the user dismisses the question."""
         raise ToolError("Nobody can be asked here")
 
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+    async def run_subagent(self, request: TaskParameters) -> ToolResult:
         raise ToolError("No subagent can be run here")
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:

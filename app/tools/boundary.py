@@ -1,7 +1,6 @@
 """Resolves the paths that a model names, and asks permission for those outside the project."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from app.permissions.paths import Boundary
@@ -18,19 +17,15 @@ def locate(ctx: ToolContext, name: str) -> Path:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
     bases = _bases(ctx)
     real = Path(project_of(ctx).resolve(name))
-    _require_reachable(ctx, bases, real)
-    for base in bases:
-        if real.is_relative_to(base.real):
-            return base.path / real.relative_to(base.real)
-    return real
-
-
-def _require_reachable(ctx: ToolContext, bases: Sequence[HeldDirectory], real: Path) -> None:
     for base in bases:
         if not base.is_in_place():
             raise ToolError(f"{base.path}: {DirectoryReplaced(base.path).strerror}. Nothing was done.")
     if not ctx.sandbox_workspace.walls.admits(str(real)):
         raise ToolError(f"{real} is outside the directories that this user may work in.")
+    for base in bases:
+        if real.is_relative_to(base.real):
+            return base.path / real.relative_to(base.real)
+    return real
 
 
 def root_of(ctx: ToolContext, path: Path) -> HeldDirectory | Path:

@@ -11,7 +11,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from app.tools import replace
 from app.tools.replace import with_newlines
@@ -37,7 +37,9 @@ class PatchError(Exception):
 
 
 class PatchLine(NamedTuple):
-    kind: Literal[" ", "-", "+"]
+    """`kind`: a space for a kept line, `-` for a removed one, `+` for an added one."""
+
+    kind: str
     text: str
 
 
@@ -148,15 +150,9 @@ class _PatchParser:
 
     def _patch_line(self, line: str) -> PatchLine:
         """An empty line counts as a kept line whose leading space is missing."""
-        match line[:1]:
-            case "" | " ":
-                return PatchLine(" ", line[1:])
-            case "-":
-                return PatchLine("-", line[1:])
-            case "+":
-                return PatchLine("+", line[1:])
-            case _:
-                raise self._unreadable(line, "a line of a change starts with a space, - or +")
+        if line[:1] not in ("", " ", "-", "+"):
+            raise self._unreadable(line, "a line of a change starts with a space, - or +")
+        return PatchLine(line[:1] or " ", line[1:])
 
 
 def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:

@@ -27,7 +27,7 @@ from app.tools.base import (
     EditorText,
     FileFormatter,
     LanguageQuestion,
-    SubagentRequest,
+    TaskParameters,
     Tool,
     ToolContext,
     ToolError,
@@ -103,7 +103,7 @@ class ToolRun:
         request = QuestionRequest(id=ids.ascending("question"), session_id=self.session.id, questions=questions, tool=self._ref())
         return await self._ctx.services.questions.ask(self.instance.location.directory, request, self._lease)
 
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+    async def run_subagent(self, request: TaskParameters) -> ToolResult:
         return await self._ctx.run_subagent(self, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:

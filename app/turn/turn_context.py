@@ -20,7 +20,7 @@ from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.summary import SessionTasks, Summaries, goes_up_to
-from app.tools.base import SubagentRequest, ToolResult
+from app.tools.base import TaskParameters, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.turn.context.system import InstructionPages
@@ -123,7 +123,7 @@ def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) ->
     return None
 
 
-RunSubagent = Callable[["ToolRun", SubagentRequest], Awaitable[ToolResult]]
+RunSubagent = Callable[["ToolRun", TaskParameters], Awaitable[ToolResult]]
 """Runs a task with another agent in a child session, and reports its progress on the call's part."""
 
 

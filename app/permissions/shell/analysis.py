@@ -1,7 +1,7 @@
 """Finds out what a shell command would do before it runs: the commands that it runs, and the paths outside the project.
 
-The script is parsed with tree-sitter, never by pattern. Each simple command is one invocation. A command inside a command
-(`env X=1 rm y`, `bash -c '…'`, `$(…)`, `find -exec`) is an invocation of its own, so that rules about it hold.
+The script is parsed with tree-sitter, never by pattern. Each simple command is a subject of the rules. A command inside a
+command (`env X=1 rm y`, `bash -c '…'`, `$(…)`, `find -exec`) is a subject of its own, so that rules about it hold.
 What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marked and at least asked about.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.permissions.paths import Boundary, PathCheck
 from app.permissions.rules import Subject
-from app.permissions.shell.findings import Findings, Invocation, TooComplex
+from app.permissions.shell.findings import Findings, TooComplex
 from app.permissions.shell.reader import ShellReader
 from app.permissions.shell.words import Variables, Word, hidden
 from app.permissions.wildcard import is_plain
@@ -20,26 +20,20 @@ from app.permissions.wildcard import is_plain
 
 @dataclass(frozen=True, slots=True)
 class ShellAnalysis:
-    """`outside`: real paths, or the text as typed for a path that is known only at run time. `unparsable`: parts of the command
-    could not be read. `loose`: text beside the words of the commands, which some of them may run."""
+    """`subjects`: the simple commands. `outside`: real paths, or the text as typed for a path that is known only at run time.
+    `unparsable`: parts of the command could not be read."""
 
-    invocations: tuple[Invocation, ...]
+    subjects: list[Subject]
     outside: tuple[str, ...]
     unparsable: bool = False
-    loose: str = ""
-
-    @property
-    def subjects(self) -> list[Subject]:
-        subjects = (invocation.subject for invocation in self.invocations)
-        return [replace(subject, text=self.loose) if subject.words else subject for subject in subjects]
 
     @property
     def patterns(self) -> list[str]:
-        return list(dict.fromkeys(invocation.subject.pattern for invocation in self.invocations))
+        return list(dict.fromkeys(subject.pattern for subject in self.subjects))
 
     @property
     def always(self) -> list[str]:
-        return list(dict.fromkeys(invocation.always for invocation in self.invocations if invocation.always))
+        return list(dict.fromkeys(subject.always for subject in self.subjects if subject.always))
 
     @property
     def readable_outside(self) -> tuple[str, ...]:
@@ -65,18 +59,21 @@ def _folder_patterns(path: str) -> Iterator[str]:
         yield f"{folder}/*"
 
 
-def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:
+def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str]) -> ShellAnalysis:
     """`cwd`: where the command starts; reported if it is outside. `environment`: the command's variables."""
-    whole = Invocation(Subject(command, readability="unreadable"), always=None)
-    variables = Variables(os.environ if environment is None else environment)
+    whole = Subject(command, readability="unreadable")
+    variables = Variables(environment)
     findings = Findings()
     start = Word(str(cwd), (hidden(str(cwd)),))
     findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(start))
     try:
         is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(command)
     except TooComplex:
-        return ShellAnalysis((whole,), (command,), unparsable=True)
+        return ShellAnalysis([whole], (command,), unparsable=True)
+    subjects = list(dict.fromkeys(findings.subjects))
     if findings.is_unparsable or not is_understood:
-        return ShellAnalysis((whole, *findings.invocations), (*findings.outside, command), unparsable=True)
+        return ShellAnalysis([whole, *subjects], (*findings.outside, command), unparsable=True)
     unread = [whole] if findings.runs_what_it_writes else []
-    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside), loose="\n".join(findings.loose))
+    loose = "\n".join(findings.loose)
+    may_run_it = [replace(subject, text=loose) if subject.words else subject for subject in subjects]
+    return ShellAnalysis([*unread, *may_run_it], tuple(findings.outside))

@@ -7,7 +7,7 @@ from posixpath import basename
 
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.programs import StartedProgram, runs_nothing
-from app.permissions.shell.syntax import MAX_NODES, is_in_subscript
+from app.permissions.shell.syntax import MAX_NODES, holds_code
 from app.permissions.shell.words import Word, has_glob, shown, text_of
 from app.permissions.spellings import always_pattern, spellings
 
@@ -17,7 +17,6 @@ _GIT_DIRECTORY = ".git/"
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
 _EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
-_IN_QUOTES, _IN_OTHER_QUOTES = re.compile(r"'[^']*(\$\(|`)[^']*'"), re.compile(r"\\(?:\$[\\'\"]*\(|`)")
 _VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
 """Harmless expansions: a number (`make -j$(nproc)`), or a here-document whose text is in the command itself."""
 
@@ -26,24 +25,16 @@ class TooComplex(Exception):
     """The script is too long or nests too deep to be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """One simple command. `always`: what a reply of `always` may allow; None where that allows what the user has not seen."""
-
-    subject: Subject
-    always: str | None
-
-
 @dataclass(slots=True)
 class Findings:
-    """`outside`: real paths, or text as typed. `has_run`: an earlier command has run and may have removed directories. `loose`:
-    text that some command may run.
+    """`subjects`: the simple commands. `outside`: real paths, or text as typed. `loose`: text that some command may run.
+    `has_run`: an earlier command has run and may have removed directories.
 
     A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name, because
     the folder that a copy is put into is often unknown.
     """
 
-    invocations: list[Invocation] = field(default_factory=list)
+    subjects: list[Subject] = field(default_factory=list)
     outside: dict[str, None] = field(default_factory=dict)
     loose: dict[str, None] = field(default_factory=dict)
     is_unparsable: bool = False
@@ -58,12 +49,8 @@ class Findings:
         if self._nodes > MAX_NODES:
             raise TooComplex
 
-    def add(self, invocation: Invocation) -> None:
-        if invocation not in self.invocations[-50:]:
-            self.invocations.append(invocation)
-
     def add_unreadable(self, text: str) -> None:
-        self.add(Invocation(Subject(text, readability="unreadable"), always=None))
+        self.subjects.append(Subject(text, readability="unreadable"))
 
     def add_loose(self, text: str) -> None:
         """Adds text that some command may run, with quotes removed as the shell does."""
@@ -97,7 +84,7 @@ def flattened(words: Sequence[Word]) -> list[Word]:
     return [word if len(word.fields) == 1 else Word(shown(one), (one,)) for word in words for one in word.fields]
 
 
-def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Invocation:
+def build_subject(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Subject:
     """Commands that the arguments name are denied as if they ran: nobody knows whether the program runs them."""
     text, plain = text_of(words), tuple(word.plain for word in flat)
     others = spellings(plain, reorder=not started.commands)
@@ -109,7 +96,7 @@ def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: Start
     is_inert = runs_nothing(plain[0].lower(), plain[1:])
     readability = _readability(words[0], flat, started, is_inert)
     always = None if readability == "unreadable" else always_pattern([word.text for word in words])
-    return Invocation(Subject(text, distinct, readability, () if is_inert else plain), always)
+    return Subject(text, distinct, readability, () if is_inert else plain, always=always)
 
 
 def _readability(name: Word, flat: Sequence[Word], started: StartedProgram, is_inert: bool) -> Readability:
@@ -121,8 +108,3 @@ def _readability(name: Word, flat: Sequence[Word], started: StartedProgram, is_i
     may_run_unknown = not is_inert and any(not word.is_known and not _VERBATIM.match(word.text) for word in flat[1:])
     may_run_unknown |= any(named.readability == "unreadable" for named in started.named)
     return "foreign" if started.readability == "readable" and may_run_unknown else started.readability
-
-
-def holds_code(typed: str) -> bool:
-    """Whether single quotes, or a subscript in others, enclose a substitution: whatever evaluates the text later runs it."""
-    return _IN_QUOTES.search(typed) is not None or is_in_subscript(_IN_OTHER_QUOTES, typed)

@@ -4,7 +4,6 @@ Few programs are listed here, because any other program is taken to run what its
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -45,6 +44,9 @@ INTERPRETERS = {
 }
 """By name, the letters of options that take code. Without a file they read code from standard input."""
 _SED = ("sed", "gsed")
+_MOST_DELIMITERS = 100
+_RUNNING_SUBSTITUTION = r"(?s)s@(?:\\.|[^\\\n@])*@(?:\\.|[^\\\n@])*@[gpimIM0-9]*[ew]"
+_RUNNING_BEHIND_ADDRESS = r"@[IM]*\s*e(?:[\s;]|$)"
 OWN_LANGUAGE = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), rf"system|getline|[^|]\|[^|]|@load|{UNKNOWN}"),
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
@@ -113,32 +115,12 @@ def changes_programs(assignment: str) -> bool:
     return bool(found and _CHANGES_PROGRAMS.fullmatch(found[1]) and found[2] not in _HARMLESS_PROGRAMS)
 
 
-_SED_FLAGS = re.compile(r"[gpimIM0-9]*[ew]")
-
-
-def _runs_behind_address(program: str) -> bool:
-    """Whether `e` stands behind an address of sed's language that has other delimiters than `/`: `\\%a%e`."""
-    delimiters = {found[1] for found in re.finditer(r"\\([^\w\s])", program)}
-    return any(re.search(rf"{re.escape(mark)}[IM]*\s*e(?:[\s;]|$)", program) for mark in delimiters)
-
-
-def _substitutes_to_run(program: str) -> bool:
-    """Whether a substitution in sed's language has a flag that runs or writes its result (`s/a/b/e`). Takes no longer than the
-    program: no regular expression does that, as any character may be the delimiter."""
-    places: dict[str, list[int]] = {}
-    """By character, where it stands without a backslash."""
-    for found in re.finditer(r"\\.|[^\\]", program, re.DOTALL):
-        places.setdefault(found[0], []).append(found.start())
-    line_ends = places.get("\n", [])
-    for begin in re.finditer(r"s(?=[^\\\n])", program):
-        at = begin.end()
-        ends = places.get(program[at], [])
-        first = bisect_right(ends, at)
-        last = ends[first + 1] if first + 1 < len(ends) else -1
-        is_whole = last > 0 and bisect_left(line_ends, at) == bisect_left(line_ends, last)
-        if is_whole and _SED_FLAGS.match(program, last + 1):
-            return True
-    return False
+def _sed_runs(program: str) -> bool:
+    """Whether a substitution in sed's language has a flag that runs or writes its result (`s/a/b/e`), or `e` stands behind an
+    address that has other delimiters than `/`: `\\%a%e`. Any character may be one: with too many of them the answer is yes."""
+    within = {_RUNNING_SUBSTITUTION: r"s([^\\\n])", _RUNNING_BEHIND_ADDRESS: r"\\([^\w\s])"}
+    signs = {sign.replace("@", re.escape(mark)) for sign, delimiter in within.items() for mark in re.findall(delimiter, program)}
+    return len(signs) > _MOST_DELIMITERS or any(re.search(sign, program) for sign in signs)
 
 
 def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
@@ -146,7 +128,7 @@ def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
         return "unreadable"
     if own := OWN_LANGUAGE.get(name):
         runs = any(re.search(own, arg) for arg in args)
-        runs |= name in _SED and any(_substitutes_to_run(arg) or _runs_behind_address(arg) for arg in args)
+        runs |= name in _SED and any(map(_sed_runs, args))
         return "foreign" if runs else "readable"
     if not may_take_scripts(name, args):
         return "readable"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.permissions.paths import PATH_COMMANDS, Boundary, PathCheck, is_likely
 from app.permissions.rules import MOST_WORDS, Subject
 from app.permissions.shell import syntax
-from app.permissions.shell.findings import Findings, Invocation, TooComplex, build_invocation, flattened, holds_code
+from app.permissions.shell.findings import Findings, TooComplex, build_subject, flattened
 from app.permissions.shell.programs import (
     StartedProgram,
     Stdin,
@@ -174,13 +174,13 @@ class ShellReader:
             if always_runs(node) and not self._in_place:
                 self._variables.set(name, word)
         belongs_to_command = node.parent is not None and node.parent.type == "command"
-        if holds_code(value) or (changes_programs(typed) and not belongs_to_command):
+        if syntax.holds_code(value) or (changes_programs(typed) and not belongs_to_command):
             self._findings.add_unreadable(typed)
 
     def _declaration(self, node: "Node") -> None:
         if any(child.type != "variable_assignment" for child in node.named_children):
             self._variables.forget_all()
-        if holds_code(syntax.node_text(node)):
+        if syntax.holds_code(syntax.node_text(node)):
             self._findings.add_unreadable(syntax.node_text(node))
         self._statements(node)
 
@@ -209,7 +209,7 @@ class ShellReader:
         before = self._paths.directories
         with self._redirected_by(redirects):
             if body is None:
-                self._findings.add(Invocation(Subject(syntax.node_text(node)), always=None))
+                self._findings.subjects.append(Subject(syntax.node_text(node)))
             else:
                 self._walk(body)
         after = self._paths.directories
@@ -322,7 +322,7 @@ class ShellReader:
     def _start(self, words: Sequence[Word], flat: Sequence[Word], bare: str, is_unreadable: bool) -> None:
         """Notes the command before those that it starts."""
         started = started_by(bare, flat[1:], self._stdin)
-        outer, self._findings.invocations = self._findings.invocations, []
+        position = len(self._findings.subjects)
         with self._fed_by(None if bare == "xargs" else self._stdin):
             for command in started.commands:
                 self._call(command)
@@ -337,10 +337,7 @@ class ShellReader:
             started.readability = "unreadable"
         for file in started.files:
             self._findings.runs(file)
-        inner, self._findings.invocations = self._findings.invocations, outer
-        self._findings.add(build_invocation(words, flat, started, self._redirections))
-        for one in inner:
-            self._findings.add(one)
+        self._findings.subjects.insert(position, build_subject(words, flat, started, self._redirections))
         if bare not in _DIRECTORY_COMMANDS:
             self._check_arguments(words, flat, bare, started)
 
@@ -351,7 +348,7 @@ class ShellReader:
         is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
         self._findings.count(len(text) // 10)
         self._findings.report(filter(is_likely, found.outside) if is_script else ())
-        return [one.subject for one in found.invocations] if is_script else []
+        return found.subjects if is_script else []
 
     def _script(self, script: str, in_place: bool) -> bool:
         """Returns whether all of the script is understood. The rules are applied to what can be read in any case."""

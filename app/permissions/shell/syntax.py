@@ -25,11 +25,9 @@ _SUBSTITUTION = re.compile(r"\$\(|`")
 _EVALUATES = re.compile(rb"\(\(|\$\[|\[\[?\s|\$\{!|\$\{\w+:[^-=?+]")
 """Arithmetic and tests, which run a substitution in a variable's subscript: `x='a[$(ls)]'; echo $((x))`."""
 _SUBSCRIPT = re.compile(r"\w\[")
+_IN_QUOTES, _ESCAPED = re.compile(r"'[^']*(\$\(|`)[^']*'"), re.compile(r"\\(?:\$[\\'\"]*\(|`)")
 _VERBATIM = ("raw_string", "ansi_c_string", "regex")
-_QUOTED = {
-    **dict.fromkeys(_VERBATIM, _SUBSTITUTION),
-    **dict.fromkeys(["string", "word", "concatenation"], re.compile(r"\\(?:\$[\\'\"]*\(|`)")),
-}
+_QUOTED = {**dict.fromkeys(_VERBATIM, _SUBSTITUTION), **dict.fromkeys(["string", "word", "concatenation"], _ESCAPED)}
 """By type of node, a substitution that the shell does not run at once."""
 
 
@@ -104,10 +102,15 @@ def _is_run_unread(node: "Node", evaluates: bool) -> bool:
     text = node_text(node)
     if node.type == "regex" or parent_type(statement_of(node, {"concatenation"}, ())) in ("expansion", "subscript"):
         return node.type in _VERBATIM and _SUBSTITUTION.search(text) is not None
-    return evaluates and is_in_subscript(_QUOTED[node.type], text)
+    return evaluates and _is_in_subscript(_QUOTED[node.type], text)
 
 
-def is_in_subscript(sign: re.Pattern[str], text: str) -> bool:
+def holds_code(typed: str) -> bool:
+    """Whether single quotes, or a subscript in others, enclose a substitution: whatever evaluates the text later runs it."""
+    return _IN_QUOTES.search(typed) is not None or _is_in_subscript(_ESCAPED, typed)
+
+
+def _is_in_subscript(sign: re.Pattern[str], text: str) -> bool:
     subscript = _SUBSCRIPT.search(text)
     return subscript is not None and sign.search(text, subscript.end()) is not None
 

@@ -9,7 +9,7 @@ from app.schema.base import Wire
 from app.schema.model import Agent, Skill
 from app.schema.permission import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tools.base import SubagentRequest, Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
+from app.tools.base import TaskParameters, Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
 
 
 class TodoWriteParameters(Wire):
@@ -89,16 +89,6 @@ def _render(questions: list[Question], answers: list[Answer]) -> str:
     return f"The user has answered: {', '.join(pairs)}. Go on with these answers in mind."
 
 
-class TaskParameters(Wire):
-    description: Annotated[str, Field(description="The task in three to five words")]
-    prompt: Annotated[str, Field(description="Everything the subagent has to know and do")]
-    subagent_type: Annotated[str, Field(alias="subagent_type", description="Name of the subagent that is to do it")]
-    session_id: Annotated[
-        str | None, Field(alias="session_id", description="Session of an earlier task, to continue it instead of starting anew")
-    ] = None
-    command: Annotated[str | None, Field(description="The command that this task comes from, if any")] = None
-
-
 class TaskTool(Tool[TaskParameters]):
     """`subagents` are those that the agent may use: each agent has its own TaskTool."""
 
@@ -113,15 +103,7 @@ class TaskTool(Tool[TaskParameters]):
         if not ctx.bypass_agent_check:
             about = {"description": args.description, "subagent_type": args.subagent_type}
             await ctx.host.require_permission(ToolPermission(self.id, [args.subagent_type], ["*"], about))
-        return await ctx.host.run_subagent(
-            SubagentRequest(
-                description=args.description,
-                prompt=args.prompt,
-                agent=args.subagent_type,
-                session_id=args.session_id,
-                command=args.command,
-            )
-        )
+        return await ctx.host.run_subagent(args)
 
 
 class SkillParameters(Wire):

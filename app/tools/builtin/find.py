@@ -10,7 +10,7 @@ from pydantic import Field
 from app.project.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tools import boundary, search
-from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import P, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.search import Found, Match, SearchScope, newest_first
 
 LIMIT = 100
@@ -25,17 +25,19 @@ MAX_SCANNED_MATCHES = 10_000
 LINE_CHARACTERS = 2000
 
 
+class _Search(Tool[P]):
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+
 class ListParameters(Wire):
     path: Annotated[str | None, Field(description="Directory to list; the session's own directory if absent")] = None
     ignore: Annotated[list[str] | None, Field(description="Globs of files to leave out, besides the usual ones")] = None
 
 
-class ListTool(Tool[ListParameters]):
+class ListTool(_Search[ListParameters]):
     id = "list"
     parameters = ListParameters
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
 
     async def execute(self, args: ListParameters, ctx: ToolContext) -> ToolResult:
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
@@ -87,12 +89,9 @@ class GlobParameters(Wire):
     path: Annotated[str | None, Field(description="Directory to search; the session's own directory if absent")] = None
 
 
-class GlobTool(Tool[GlobParameters]):
+class GlobTool(_Search[GlobParameters]):
     id = "glob"
     parameters = GlobParameters
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
 
     async def execute(self, args: GlobParameters, ctx: ToolContext) -> ToolResult:
         await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
@@ -114,12 +113,9 @@ class GrepParameters(Wire):
     include: Annotated[str | None, Field(description="Glob that the files' paths must match, such as *.py or *.{ts,tsx}")] = None
 
 
-class GrepTool(Tool[GrepParameters]):
+class GrepTool(_Search[GrepParameters]):
     id = "grep"
     parameters = GrepParameters
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
 
     async def execute(self, args: GrepParameters, ctx: ToolContext) -> ToolResult:
         if not args.pattern:

@@ -3,7 +3,7 @@
 import asyncio
 import codecs
 import re
-from typing import TYPE_CHECKING, Annotated, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -89,17 +89,9 @@ class WebFetchTool(Tool[WebFetchParameters]):
 
 def _render(page: WebPage, wanted: PageFormat) -> str:
     text = _decode(page)
-    if not _is_html(page):
+    if wanted == "html" or not _is_html(page):
         return text
-    match wanted:
-        case "markdown":
-            return to_markdown(text)
-        case "text":
-            return to_text(text)
-        case "html":
-            return text
-        case _:
-            assert_never(wanted)
+    return to_markdown(text) if wanted == "markdown" else to_text(text)
 
 
 def _is_html(page: WebPage) -> bool:

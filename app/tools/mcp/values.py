@@ -172,14 +172,12 @@ class McpWatch:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._changed = False
         self.end: Exception | None = None
         self._stopped = False
         self.last_status: int | None = None
         """Of the newest HTTP answer."""
 
     def changed(self) -> None:
-        self._changed = True
         self._event.set()
 
     def ended(self, why: Exception) -> None:

@@ -11,7 +11,7 @@ from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from app.project.config.keys import Extension, distinct
 from app.project.config.loader import LoadedConfig
@@ -27,8 +27,8 @@ LOAD_SECONDS = 30.0
 """For importing a plugin's module, and again for calling its function."""
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 ExtensionKind = Literal["plugin", "tool"]
+LoadStatus = Literal["loaded", "skipped", "failed"]
 OF_PROJECT = "it comes with the project, and code of projects runs only with OPENSESSION_PROJECT_PLUGINS=true"
 NOT_PYTHON = "OpenCode's own plugins and tools are JavaScript, which this server does not run"
 
@@ -58,13 +58,14 @@ async def load_plugin(extension: Extension, given: PluginInput) -> LoadedPlugin:
     return _read(await runner.call(function, given, seconds=LOAD_SECONDS))
 
 
-async def load_tools(extension: Extension) -> dict[str, PluginTool]:
+async def load_tools(extension: Extension) -> LoadedPlugin:
     """The tools of a file, by id: `tool` has the file's name, others `<file>_<name>`. Raises what load_plugin raises."""
     module = await runner.call(_import, extension, seconds=LOAD_SECONDS)
     exported = {name: value for name, value in vars(module).items() if not name.startswith("_") and _is_tool(value)}
     if not exported:
         raise BadExtension("it defines no tool: a `tool` with description, args and execute")
-    return {extension.name if name == "tool" else f"{extension.name}_{name}": as_tool(value) for name, value in exported.items()}
+    ids = {name: extension.name if name == "tool" else f"{extension.name}_{name}" for name in exported}
+    return LoadedPlugin({}, {ids[name]: as_tool(value) for name, value in exported.items()})
 
 
 def as_tool(value: Any) -> PluginTool:
@@ -146,7 +147,7 @@ class ExtensionStatus(Wire):
     name: str
     place: str
     kind: ExtensionKind
-    status: Literal["loaded", "skipped", "failed"]
+    status: LoadStatus
     reason: str | None = None
 
 
@@ -164,9 +165,9 @@ async def load_all(loaded: LoadedConfig, given: PluginInput, *, project_code: bo
     """`project_code`: load plugins and tools of the project itself too."""
     loading = _Loading(project_code)
     for extension in loading.chosen(loaded.plugins, "plugin"):
-        await loading.plugin(extension, given)
+        await loading.load(extension, "plugin", load_plugin(extension, given))
     for extension in loading.chosen(loaded.tools, "tool"):
-        await loading.tools_of(extension)
+        await loading.load(extension, "tool", load_tools(extension))
     hooks = HookRunner(loading.hooks, hook_seconds)
     config = await hooks.change("config", None, loaded.config.layer(), Config.model_validate)
     return Plugins(config or loaded.config, hooks, loading.tools, loading.statuses)
@@ -191,37 +192,26 @@ class _Loading:
                 allowed.append(extension)
         return distinct(allowed)
 
-    async def plugin(self, extension: Extension, given: PluginInput) -> None:
-        loaded = await self._attempt(extension, "plugin", load_plugin(extension, given))
-        if loaded is None:
+    async def load(self, extension: Extension, kind: ExtensionKind, work: Awaitable[LoadedPlugin]) -> None:
+        try:
+            loaded = await work
+        except NotInstalled as error:
+            self._skip(extension, kind, str(error))
             return
+        except Exception as error:
+            log.error("%s %s was not loaded: %s", kind, extension.name, error_text(error), exc_info=error)
+            self._note(extension, kind, "failed", f"{type(error).__name__}: {error}")
+            return
+        self._note(extension, kind, "loaded")
         self.hooks.append((extension.name, loaded.hooks))
         self.tools.update(loaded.tools)
         if loaded.unknown:
             log.warning("plugin %s: this server has no such hooks: %s", extension.name, ", ".join(loaded.unknown))
 
-    async def tools_of(self, extension: Extension) -> None:
-        self.tools.update(await self._attempt(extension, "tool", load_tools(extension)) or {})
-
-    async def _attempt(self, extension: Extension, kind: ExtensionKind, work: Awaitable[T]) -> T | None:
-        try:
-            loaded = await work
-        except NotInstalled as error:
-            self._skip(extension, kind, str(error))
-            return None
-        except Exception as error:
-            log.error("%s %s was not loaded: %s", kind, extension.name, error_text(error), exc_info=error)
-            self._note(extension, kind, "failed", f"{type(error).__name__}: {error}")
-            return None
-        self._note(extension, kind, "loaded")
-        return loaded
-
     def _skip(self, extension: Extension, kind: ExtensionKind, reason: str) -> None:
         log.warning("%s %s is skipped: %s", kind, extension.name, reason)
         self._note(extension, kind, "skipped", reason)
 
-    def _note(
-        self, extension: Extension, kind: ExtensionKind, status: Literal["loaded", "skipped", "failed"], reason: str | None = None
-    ) -> None:
+    def _note(self, extension: Extension, kind: ExtensionKind, status: LoadStatus, reason: str | None = None) -> None:
         place = str(extension.path or extension.source)
         self.statuses.append(ExtensionStatus(name=extension.name, place=place, kind=kind, status=status, reason=reason))

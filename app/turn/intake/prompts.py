@@ -23,7 +23,7 @@ from app.sessions.live import LiveSession, LiveSessions
 from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.tools.base import SubagentRequest, ToolError, ToolResult
+from app.tools.base import TaskParameters, ToolError, ToolResult
 from app.turn.intake.intake import Intake, PreparedPrompt
 from app.turn.runs.turns import Turns, TurnWork
 from app.turn.tool_calls import ToolRun
@@ -201,10 +201,10 @@ def _log_failure(answering: asyncio.Task[bytes]) -> None:
         log.log(logging.INFO if isinstance(error, NotFound) else logging.ERROR, "a prompt got no answer: %s", error)
 
 
-async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: SubagentRequest) -> ToolResult:
-    agent = call.instance.agents.get(request.agent)
+async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: TaskParameters) -> ToolResult:
+    agent = call.instance.agents.get(request.subagent_type)
     if agent is None:
-        raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
+        raise ToolError(f"Unknown agent type: {request.subagent_type} is not a valid agent type")
     off, caller = _switched_off(agent, call.instance), call.writer.message
     if request.session_id:
         session = await _resumed(store, call, request.session_id)
@@ -219,7 +219,7 @@ async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: S
     return _result(request, MessageWithParts.model_validate_json(answer), progress.metadata())
 
 
-async def _child(store: Store, call: ToolRun, agent: Agent, off: dict[str, bool], request: SubagentRequest) -> Session:
+async def _child(store: Store, call: ToolRun, agent: Agent, off: dict[str, bool], request: TaskParameters) -> Session:
     own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in off]
     title = f"{request.description} (@{agent.name} subagent)"
     session = new_session(call.instance.location, title, call.session.id)
@@ -287,7 +287,7 @@ def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
     return dict.fromkeys(tools, False)
 
 
-def _result(request: SubagentRequest, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:
+def _result(request: TaskParameters, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:
     info = answer.info
     if isinstance(info, AssistantMessage) and info.error is not None:
         raise ToolError(f"The subagent failed: {getattr(info.error.data, 'message', info.error.name)}")

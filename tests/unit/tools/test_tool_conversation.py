@@ -12,7 +12,7 @@ from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionDenied, PermissionRejected
 from app.schema.model import Agent, Skill
 from app.schema.session import Todo
-from app.tools.base import SubagentRequest, ToolContext, ToolError, ToolResult
+from app.tools.base import TaskParameters, ToolContext, ToolError, ToolResult
 from app.tools.builtin import conversation
 from app.tools.builtin.batch import BatchTool
 
@@ -76,7 +76,7 @@ async def test_a_task_is_asked_for_and_run_by_the_subagent(ctx: ToolContext, hos
     host.subagent = ToolResult("Look around", "found", {"sessionId": "ses_child"})
     arguments = TASK | {"session_id": "ses_child", "command": "look"}
     assert await run(conversation.TaskTool([]), ctx, **arguments) == host.subagent
-    assert host.subagents == [SubagentRequest("Look around", "Look", "explore", "ses_child", "look")]
+    assert host.subagents == [TaskParameters.model_validate(arguments)]
     assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
         ("task", ["explore"], ["*"], {"description": "Look around", "subagent_type": "explore"})
     ]

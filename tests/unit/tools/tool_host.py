@@ -7,7 +7,7 @@ from typing import Any
 from app.schema.permission import Answer, QuestionInfo
 from app.schema.project import FileErrors
 from app.schema.session import Todo
-from app.tools.base import EditorText, FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
+from app.tools.base import EditorText, FileFormatter, LanguageQuestion, TaskParameters, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -34,7 +34,7 @@ class FakeHost:
         self.stored_todos: list[Todo] = []
         self.questions: list[list[QuestionInfo]] = []
         self.answers: list[Answer] | Exception = []
-        self.subagents: list[SubagentRequest] = []
+        self.subagents: list[TaskParameters] = []
         self.subagent: ToolResult | Exception = ToolResult("subagent", "done")
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.calls: dict[str, ToolResult | Exception] = {}
@@ -63,7 +63,7 @@ class FakeHost:
             raise self.answers
         return self.answers
 
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+    async def run_subagent(self, request: TaskParameters) -> ToolResult:
         self.subagents.append(request)
         if isinstance(self.subagent, Exception):
             raise self.subagent
