@@ -91,32 +91,24 @@ def _variants(name: str, args: list[str]) -> Iterator[list[str]]:
 
 def _after_leading_options(args: list[str]) -> list[int]:
     """Indices at which a subcommand may start: each leading option may or may not take the next word as its value."""
-    starts, waiting = [], [0]
-    seen: set[int] = set()
-    while waiting:
-        at = waiting.pop()
-        if at in seen or at >= len(args):
+    starts = []
+    may_be_value = False
+    for at, arg in enumerate(args):
+        if arg.startswith("-"):
+            may_be_value = True
             continue
-        seen.add(at)
-        if args[at].startswith("-"):
-            waiting += [at + 1, at + 2]
-        elif at:
+        if at:
             starts.append(at)
+        if not may_be_value:
+            break
+        may_be_value = False
     return starts
 
 
-def _split_options(args: Iterable[str]) -> tuple[list[str], list[str]]:
-    options: list[str] = []
-    operands: list[str] = []
-    rest = iter(args)
-    for arg in rest:
-        if arg == "--":
-            operands.extend(rest)
-        elif arg.startswith("-") and len(arg) > 1:
-            options.append(arg)
-        else:
-            operands.append(arg)
-    return options, operands
+def _split_options(args: list[str]) -> tuple[list[str], list[str]]:
+    end = args.index("--") if "--" in args else len(args)
+    options = [arg for arg in args[:end] if arg.startswith("-") and len(arg) > 1]
+    return options, [*(arg for arg in args[:end] if arg not in options), *args[end + 1 :]]
 
 
 def _option_orders(options: list[str]) -> Iterator[list[str]]:

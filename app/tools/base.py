@@ -65,16 +65,6 @@ class FileFormatter:
     failed: Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageQuestion:
-    """One of the operations of the tool `lsp`. `text`: the file's. `place`: line and character, from 0."""
-
-    operation: str
-    path: Path
-    text: str
-    place: tuple[int, int]
-
-
 EditorText = Callable[[Path], Awaitable[str | None]]
 """Asks an editor for a file's text; None if it does not answer, or does not have the file open."""
 
@@ -133,8 +123,9 @@ class ToolHost(Protocol):
         """Starts language servers that may be asked about the file soon."""
         return
 
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        """The answer of each language server; None if there is none for the file."""
+    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+        """The answer of each language server to one of the operations of the tool `lsp`; None if there is none for the file.
+        `text`: the file's. `place`: line and character, from 0."""
         return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

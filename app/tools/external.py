@@ -140,7 +140,8 @@ class McpTool(ExternalTool):
     async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
         await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         try:
-            content = await self._servers.call_tool(self._tool.server, self._tool.name, args.root)
+            connection = await self._servers.connection(self._tool.server)
+            content = await connection.call_tool(self._tool.name, args.root)
         except McpFailure as failure:
             failed = ToolTimeout if isinstance(failure, McpTimeout) else ToolError
             raise failed(f"The MCP server {self._tool.server}: {failure}") from failure

@@ -26,7 +26,6 @@ from app.schema.session import Todo
 from app.tools.base import (
     EditorText,
     FileFormatter,
-    LanguageQuestion,
     TaskParameters,
     Tool,
     ToolContext,
@@ -144,15 +143,13 @@ class ToolRun:
     async def file_read(self, path: Path) -> None:
         await self.instance.extensions.language_servers.serving(path)
 
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        servers = self.instance.extensions.language_servers
-        return await servers.answers(question.operation, question.path, question.text, question.place)
+    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+        return await self.instance.extensions.language_servers.answers(operation, path, text, place)
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
         """By the given paths, without files that the user may not see."""
         instance = self.instance
-        texts = {path: json_text(text) for path, text in files.items()}
-        found = await instance.extensions.language_servers.check(texts)
+        found = await instance.extensions.language_servers.check(files)
         return {path: errors for path, errors in found.items() if not instance.hides(path)}
 
     def _lease(self) -> Lease | None:

@@ -1,7 +1,6 @@
 """Changes to several files that are planned in memory and then written together, or not at all."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, assert_never
 
@@ -21,15 +20,6 @@ class ApplyPatchParameters(Wire):
     patch_text: Annotated[str, Field(description="The whole patch, from *** Begin Patch to *** End Patch")]
 
 
-@dataclass(frozen=True, slots=True)
-class _LocatedChange:
-    """One change of the patch, with resolved paths."""
-
-    change: PatchChange
-    path: Path
-    target: Path | None
-
-
 class ApplyPatchTool(Tool[ApplyPatchParameters]):
     """Changes several files at once. The whole patch is validated before the user is asked, and applied completely or not at
     all."""
@@ -42,13 +32,14 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         self._editor = editor
 
     async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
-        steps = _located(ctx, _parsed(args.patch_text))
-        paths = list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
+        patched = _parsed(args.patch_text)
+        places = _places(ctx, patched)
+        paths = list(dict.fromkeys(places.values()))
         for path in paths:
             await ask_if_outside(ctx, path)
         named = {"filepath": ", ".join(relative_name(ctx, path) for path in paths)}
         made, format_errors = await self._editor.change_all(
-            ctx, paths, lambda batch: _plan(batch, steps), lambda planned: {**named, **_metadata(ctx, planned)}
+            ctx, paths, lambda batch: _plan(batch, patched, places), lambda planned: {**named, **_metadata(ctx, planned)}
         )
         left = {path: made[at].after for path, at in files_left(made).items()}
         errors = await ctx.host.errors_in(left)
@@ -76,46 +67,45 @@ def _verification_error(error: Exception) -> ToolError:
     return ToolError(f"apply_patch verification failed: {error}")
 
 
-def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChange]:
-    for change in changes:
-        takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
-        # Resolved paths name the target of a link: deleting or moving it would leave the link itself.
-        if takes_away and (ctx.directory / change.path).is_symlink():
-            raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
-    located = []
-    for change in changes:
+def _places(ctx: ToolContext, patched: list[PatchChange]) -> dict[str, Path]:
+    """The resolved paths of the files that the patch names."""
+    names = []
+    for change in patched:
         move_to = change.move_to if isinstance(change, UpdateFile) else None
-        located.append(_LocatedChange(change, locate(ctx, change.path), locate(ctx, move_to) if move_to else None))
-    return located
+        # Resolved paths name the target of a link: deleting or moving it would leave the link itself.
+        if (move_to or isinstance(change, DeleteFile)) and (ctx.directory / change.path).is_symlink():
+            raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
+        names += [change.path, *([move_to] if move_to else [])]
+    return {name: locate(ctx, name) for name in names}
 
 
-def _plan(batch: FileBatch, steps: list[_LocatedChange]) -> list[FileChange]:
+def _plan(batch: FileBatch, patched: list[PatchChange], places: Mapping[str, Path]) -> list[FileChange]:
     try:
-        return [_apply(batch, step) for step in steps]
+        return [_apply(batch, change, places) for change in patched]
     except (PatchError, ToolError) as error:
         raise _verification_error(error) from error
 
 
-def _apply(batch: FileBatch, step: _LocatedChange) -> FileChange:
-    path = step.path
+def _apply(batch: FileBatch, change: PatchChange, places: Mapping[str, Path]) -> FileChange:
+    path = places[change.path]
     before = batch.text(path)
-    match step.change:
+    match change:
         case AddFile(content=content):
             batch.put(path, content)
             return FileChange.of("add", path, before or "", content)
         case DeleteFile():
             batch.remove(path)
             return FileChange.of("delete", path, _existing(before, path, "delete"), "")
-        case UpdateFile(chunks=chunks):
-            text = _existing(before, path, "update")
+        case UpdateFile(move_to=move_to, chunks=chunks):
+            text, target = _existing(before, path, "update"), places[move_to] if move_to else path
             after = patch.apply_chunks(text, chunks, str(path))
-            if step.target is None or step.target == path:
+            if target == path:
                 batch.put(path, after)
                 return FileChange.of("update", path, text, after)
-            batch.move(path, step.target, after)
-            return FileChange.of("move", path, text, after, step.target)
+            batch.move(path, target, after)
+            return FileChange.of("move", path, text, after, target)
         case _:
-            assert_never(step.change)
+            assert_never(change)
 
 
 def _existing(text: str | None, path: Path, action: str) -> str:

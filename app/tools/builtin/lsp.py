@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tools import text_file
-from app.tools.base import LanguageQuestion, Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.util.bounds import plain_json
 
@@ -42,8 +42,8 @@ class LspTool(Tool[LspParameters]):
         file = await asyncio.to_thread(text_file.read, path, root_of(ctx, path))
         if file is None:
             raise ToolError(f"File not found: {path}")
-        question = LanguageQuestion(args.operation, path, text_file.json_text(file.text), (args.line - 1, args.character - 1))
-        found = await ctx.host.ask_language_servers(question)
+        text, place = text_file.json_text(file.text), (args.line - 1, args.character - 1)
+        found = await ctx.host.ask_language_servers(args.operation, path, text, place)
         if found is None:
             raise ToolError("No LSP server available for this file type.")
         title = f"{args.operation} {relative_name(ctx, path)}:{args.line}:{args.character}"

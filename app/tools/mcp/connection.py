@@ -61,15 +61,11 @@ class McpConnection:
         """Whether the connection was up and has ended without being closed."""
         return self._was_connected and not self._closing and (self._watch.end is not None or self._task.done())
 
-    async def wait_opened(self) -> None:
-        """Returns when the connection is up, or has failed."""
-        await self._opened.wait()
-
-    async def wait_opened_within(self, seconds: float) -> None:
-        """As `wait_opened`, but returns at the latest `seconds` after the connection began."""
-        left = self._began + seconds - time.monotonic()
+    async def wait_opened(self, within: float | None = None) -> None:
+        """Returns when the connection is up, or has failed; at the latest `within` seconds after it began."""
+        left = None if within is None else max(self._began + within - time.monotonic(), 0)
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(left, 0)):
+            async with asyncio.timeout(left):
                 await self._opened.wait()
 
     async def close(self) -> None:

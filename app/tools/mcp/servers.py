@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.tools.mcp.connection import McpConnection
-from app.tools.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, ServerOffers, SignIn
+from app.tools.mcp.values import CredentialStore, McpFailure, McpServerConfig, McpTarget, ServerOffers, SignIn
 from app.util.tasks import TaskSet
 
 OWN_STATES = "mcp "
@@ -244,20 +244,11 @@ class McpServers:
             return []
         connections = [self._connection_of(server) for server in self]
         found = [connection for connection in connections if connection is not None]
-        await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
+        await asyncio.gather(*(connection.wait_opened(MOMENT) for connection in found))
         return [connection.offers for connection in found]
 
-    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Content:
-        """Raises McpFailure, as the other requests do."""
-        return await (await self._require_connection(server)).call_tool(tool, arguments)
-
-    async def prompt(self, server: str, prompt: str, arguments: dict[str, str]) -> Content:
-        return await (await self._require_connection(server)).get_prompt(prompt, arguments)
-
-    async def resource(self, server: str, uri: str) -> Content:
-        return await (await self._require_connection(server)).read_resource(uri)
-
-    async def _require_connection(self, name: str) -> McpConnection:
+    async def connection(self, name: str) -> McpConnection:
+        """Once it is up or has failed; a new one if it was lost. Raises McpFailure for a server that is not connected."""
         server = self._servers.get(name)
         connection = self._connection_of(server) if server else None
         if server is None or connection is None or server.waits_for_user:

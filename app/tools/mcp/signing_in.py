@@ -5,8 +5,7 @@ as with OpenCode, the server listens to that port as long as the sign-in lasts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -20,14 +19,11 @@ from app.schema.errors import BadRequest, NotFound
 from app.schema.event import EventMcpBrowserOpenFailed, McpPage
 from app.schema.project import MCPStatus, MCPStatusConnected
 from app.tools.mcp.servers import CODE, RESULT, SIGN_IN, McpServer, McpServers
-from app.tools.mcp.values import McpFailure, SignIn, takes_sign_in
+from app.tools.mcp.values import SignIn, takes_sign_in
 
 CALLBACK_PATH = "/mcp/oauth/callback"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _REQUEST_SECONDS = 10.0
-
-AnswerBrowser = Callable[[dict[str, str]], Awaitable[str]]
-"""Takes the query that the browser brings; returns the text to show."""
 
 HAND_OVER_SECONDS = 30.0
 """How long another server may take to finish a sign-in with the code that came back to this one."""
@@ -40,37 +36,6 @@ def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
     if own.redirect_uri:
         return own.redirect_uri
     return f"http://127.0.0.1:{own.callback_port}{CALLBACK_PATH}" if own.callback_port else of_server
-
-
-def own_port(redirect: str, of_server: str) -> int | None:
-    """The port to listen to; None if the redirect leads to this server itself or to another machine. Raises McpFailure for a bad
-    address."""
-    try:
-        address, port = urlsplit(redirect), urlsplit(redirect).port
-    except ValueError as error:
-        raise McpFailure(f"oauth.redirectUri is no address: {redirect}: {error}") from error
-    is_here = address.scheme == "http" and address.hostname in _LOOPBACK
-    return port if is_here and port != urlsplit(of_server).port else None
-
-
-async def listen(redirect: str, port: int, answer: AnswerBrowser) -> asyncio.Server:
-    """Raises McpFailure if the port is taken."""
-    address = urlsplit(redirect)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            path, query = await _request(reader)
-            writer.write(_page(await answer(query) if path == address.path else "There is nothing here."))
-            await writer.drain()
-        except (TimeoutError, ValueError, OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # not a browser that comes back from a sign-in
-        finally:
-            writer.close()
-
-    try:
-        return await asyncio.start_server(serve, address.hostname, port)
-    except OSError as error:
-        raise McpFailure(f"port {port}, of oauth.callbackPort or oauth.redirectUri, is not free: {error.strerror}") from error
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]:
@@ -133,19 +98,37 @@ async def start(servers: McpServers, name: str, of_server: str) -> str:
 
 
 async def _listener(servers: McpServers, server: McpServer, redirect: str, of_server: str) -> asyncio.Server | None:
-    """Listens at the port that the redirect leads to, unless that is this server's own. Raises BadRequest."""
+    """Listens at the port of this machine that the redirect leads to, unless that is this server's own. Raises BadRequest for a
+    bad address, and if the port is taken."""
     try:
-        port = own_port(redirect, of_server)
-        if port is None:
-            return None
-        if server.listener is not None:
-            server.listener.close()
-        return await listen(redirect, port, partial(_answer_browser, servers))
-    except McpFailure as failure:
-        raise _not_begun(server.name, str(failure)) from failure
+        address, port = urlsplit(redirect), urlsplit(redirect).port
+    except ValueError as error:
+        raise _not_begun(server.name, f"oauth.redirectUri is no address: {redirect}: {error}") from error
+    is_here = address.scheme == "http" and address.hostname in _LOOPBACK
+    if not is_here or port in (None, urlsplit(of_server).port):
+        return None
+    if server.listener is not None:
+        server.listener.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            path, query = await _request(reader)
+            writer.write(_page(await _answer_browser(servers, query) if path == address.path else "There is nothing here."))
+            await writer.drain()
+        except (TimeoutError, ValueError, OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # not a browser that comes back from a sign-in
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(serve, address.hostname, port)
+    except OSError as error:
+        reason = f"port {port}, of oauth.callbackPort or oauth.redirectUri, is not free: {error.strerror}"
+        raise _not_begun(server.name, reason) from error
 
 
 async def _answer_browser(servers: McpServers, query: dict[str, str]) -> str:
+    """The text to show."""
     try:
         answer = SignInAnswer.model_validate({**query, "issuer": query.get("iss")})
     except ValidationError:

@@ -168,7 +168,8 @@ async def _ask_server(instance: Instance, name: str, words: Sequence[str]) -> Co
     if prompt is None:
         raise BadRequest(f"The MCP server of the command {name!r} is no longer there", ["command"], name)
     try:
-        return await instance.extensions.mcp.prompt(prompt.server, prompt.name, _arguments(prompt.arguments, words))
+        connection = await instance.extensions.mcp.connection(prompt.server)
+        return await connection.get_prompt(prompt.name, _arguments(prompt.arguments, words))
     except McpFailure as failure:
         raise BadRequest(f"The MCP server {prompt.server} did not give its prompt: {failure}", ["command"], name) from failure
 

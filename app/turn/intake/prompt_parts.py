@@ -142,7 +142,8 @@ class PromptParts:
         """The parts of an MCP server's resource."""
         called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
         try:
-            content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
+            connection = await file.instance.extensions.mcp.connection(source.client_name)
+            content = await connection.read_resource(source.uri)
         except McpFailure as failure:
             return [called, self._failed(file, failure)]
         outputs = self.outputs.within(file.instance.config.tool_output)

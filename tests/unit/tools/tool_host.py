@@ -7,7 +7,7 @@ from typing import Any
 from app.schema.permission import Answer, QuestionInfo
 from app.schema.project import FileErrors
 from app.schema.session import Todo
-from app.tools.base import EditorText, FileFormatter, LanguageQuestion, TaskParameters, ToolContext, ToolPermission, ToolResult
+from app.tools.base import EditorText, FileFormatter, TaskParameters, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -101,7 +101,7 @@ class FakeHost:
     async def file_read(self, path: Path) -> None:
         pass
 
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
         return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

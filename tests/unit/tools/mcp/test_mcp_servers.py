@@ -26,7 +26,7 @@ from app.schema.errors import BadRequest, NotFound
 from app.schema.event import AnnouncedEvent, EventMcpToolsChanged
 from app.tools.mcp import client, signing_in
 from app.tools.mcp.servers import McpServers, McpSettings
-from app.tools.mcp.values import CredentialStore, McpFailure
+from app.tools.mcp.values import Content, CredentialStore, McpFailure
 from app.util import bounds
 
 CONFIG: TypeAdapter[McpConfig] = TypeAdapter(McpConfig)
@@ -36,6 +36,10 @@ PATIENCE = 60.0
 async def close(servers: McpServers) -> None:
     servers.stop()
     await servers.stopped()
+
+
+async def call_tool(servers: McpServers, server: str, tool: str, arguments: dict[str, Any]) -> Content:
+    return await (await servers.connection(server)).call_tool(tool, arguments)
 
 
 class Directory:
@@ -100,9 +104,9 @@ async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Dir
     notes = offers.resources[0]
     assert (notes.name, notes.uri, notes.mime) == ("notes", "demo://notes", "application/json")
     assert directory.changed == ["plain"]
-    seen = (await servers.call_tool("plain", "environment", {})).text.split()
+    seen = (await call_tool(servers, "plain", "environment", {})).text.split()
     assert {"PATH", "SHARED", "OWN"} <= set(seen) and "ANTHROPIC_API_KEY" not in seen
-    await servers.call_tool("plain", "grow", {})
+    await call_tool(servers, "plain", "grow", {})
     await directory.until_changed(2)
     assert "grown" in await directory.tools()
 
@@ -145,11 +149,11 @@ async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(d
     """Also where the server reads nothing any more."""
     servers = directory.configure(plain=plain())
     await servers.statuses()
-    hanging = asyncio.create_task(servers.call_tool("plain", "hang", {}))
-    assert (await servers.call_tool("plain", "echo", {"text": "meanwhile"})).text == "meanwhile"
+    hanging = asyncio.create_task(call_tool(servers, "plain", "hang", {}))
+    assert (await call_tool(servers, "plain", "echo", {"text": "meanwhile"})).text == "meanwhile"
     (process,) = running(directory.path)
     os.kill(process, signal.SIGSTOP)
-    stuck = [asyncio.create_task(servers.call_tool("plain", "echo", {"text": "x" * 500_000})) for _ in range(3)]
+    stuck = [asyncio.create_task(call_tool(servers, "plain", "echo", {"text": "x" * 500_000})) for _ in range(3)]
     await asyncio.wait(stuck, timeout=0.3)
     began = time.monotonic()
     for call in (hanging, *stuck):
@@ -157,29 +161,29 @@ async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(d
     await asyncio.wait([hanging, *stuck])
     assert time.monotonic() - began < 20 and all(call.cancelled() for call in (hanging, *stuck))
     os.kill(process, signal.SIGCONT)
-    assert (await servers.call_tool("plain", "echo", {"text": "goes on"})).text == "goes on"
+    assert (await call_tool(servers, "plain", "echo", {"text": "goes on"})).text == "goes on"
 
 
 async def test_a_call_that_takes_too_long_fails_unless_it_reports_progress(directory: Directory) -> None:
     servers = directory.configure(plain=plain(timeout=700))
     with pytest.raises(McpFailure, match=r"has not answered for 0\.7 s"):
-        await servers.call_tool("plain", "hang", {})
+        await call_tool(servers, "plain", "hang", {})
     began = time.monotonic()
-    assert (await servers.call_tool("plain", "work", {})).text == "worked"
+    assert (await call_tool(servers, "plain", "work", {})).text == "worked"
     assert time.monotonic() - began > 1
 
 
 async def test_a_server_that_dies_in_a_call_is_connected_again_when_next_used(directory: Directory) -> None:
     servers = directory.configure(plain=plain())
     with pytest.raises(McpFailure, match=r"ended\. It said: goodbye"):
-        await servers.call_tool("plain", "die", {})
+        await call_tool(servers, "plain", "die", {})
     await directory.until_changed(2)
     assert await directory.status("plain") == {"status": "failed", "error": "The server ended. It said: goodbye"}
     assert "echo" in await directory.tools()
     assert await directory.status("plain") == {"status": "connected"}
     with pytest.raises(McpFailure):
-        await servers.call_tool("plain", "die", {})
-    assert (await servers.call_tool("plain", "echo", {"text": "back"})).text == "back", "a call itself connects it, too"
+        await call_tool(servers, "plain", "die", {})
+    assert (await call_tool(servers, "plain", "echo", {"text": "back"})).text == "back", "a call itself connects it, too"
 
 
 async def test_a_server_that_never_connected_is_tried_again_only_on_request(directory: Directory) -> None:
@@ -200,7 +204,7 @@ async def test_a_disconnected_server_offers_nothing_until_it_is_connected(direct
     assert (await directory.status("plain"), await directory.tools()) == ({"status": "disabled"}, set())
     assert not running(directory.path)
     with pytest.raises(McpFailure, match="not connected"):
-        await servers.call_tool("plain", "echo", {"text": "x"})
+        await call_tool(servers, "plain", "echo", {"text": "x"})
     await servers.connect("plain")
     assert "echo" in await directory.tools()
     with pytest.raises(NotFound):
@@ -237,14 +241,14 @@ async def test_a_server_is_connected_as_long_as_one_of_its_sets_is_started(direc
     await before.statuses()
     after = before.configured({"kept": CONFIG.validate_python(plain())}, None, SandboxWorkspace(directory.path, directory.path))
     after.start()
-    assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "what uses the first set goes on with it"
+    assert (await call_tool(before, "gone", "echo", {"text": "x"})).text == "x", "what uses the first set goes on with it"
     connection = before.find("kept").connection
     await close(before)
     assert len(running(directory.path)) == 1 and after.find("kept").connection is connection
     await close(after)
     assert not running(directory.path)
     before.start()
-    assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "a set may be started again"
+    assert (await call_tool(before, "gone", "echo", {"text": "x"})).text == "x", "a set may be started again"
 
 
 async def test_closing_ends_the_programs_also_those_that_are_still_connecting(directory: Directory) -> None:
@@ -259,20 +263,20 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
 async def test_a_server_over_http_is_called_with_the_configured_headers_and_connected_again(directory: Directory) -> None:
     with over_http() as url:
         servers = directory.configure(web={"type": "remote", "url": url, "headers": {"x-team": "blue"}})
-        assert (await servers.call_tool("web", "headers", {})).text == "blue"
-        assert (await servers.call_tool("web", "add", {"a": 1, "b": 2})).text == "3"
-        assert (await servers.call_tool("web", "add", {"a": "no number"})).is_error
-        assert (await servers.prompt("web", "praise", {"name": "Ada"})).text == "Praise Ada"
-        assert (await servers.resource("web", "demo://motto")).text == "Sum of all"
-        await servers.call_tool("web", "grow", {})
+        assert (await call_tool(servers, "web", "headers", {})).text == "blue"
+        assert (await call_tool(servers, "web", "add", {"a": 1, "b": 2})).text == "3"
+        assert (await call_tool(servers, "web", "add", {"a": "no number"})).is_error
+        assert (await (await servers.connection("web")).get_prompt("praise", {"name": "Ada"})).text == "Praise Ada"
+        assert (await (await servers.connection("web")).read_resource("demo://motto")).text == "Sum of all"
+        await call_tool(servers, "web", "grow", {})
         await directory.until_changed(2)
         assert "grown" in await directory.tools()
     with pytest.raises(McpFailure):
-        await servers.call_tool("web", "add", {"a": 1, "b": 2})
+        await call_tool(servers, "web", "add", {"a": 1, "b": 2})
     await directory.until_changed(3)
     assert (await directory.status("web"))["status"] == "failed"
     with over_http(port=int(url.split(":")[2].partition("/")[0])):
-        assert (await servers.call_tool("web", "add", {"a": 1, "b": 2})).text == "3"
+        assert (await call_tool(servers, "web", "add", {"a": 1, "b": 2})).text == "3"
         await close(servers)
 
 
@@ -282,9 +286,9 @@ async def test_a_sign_in_that_is_over_while_its_connection_is_up_is_needed_again
         page = await signing_in.start(servers, "web", "http://127.0.0.1:4096/mcp/oauth/callback")
         code = parse_qs(urlsplit(await visit(page)).query)["code"][0]
         assert (await signing_in.finish(servers, "web", code)).wire() == {"status": "connected"}
-        await servers.call_tool("web", "forget", {})
+        await call_tool(servers, "web", "forget", {})
         with pytest.raises(McpFailure):
-            await servers.call_tool("web", "add", {"a": 1, "b": 2})
+            await call_tool(servers, "web", "add", {"a": 1, "b": 2})
         assert await directory.status("web") == {"status": "needs_auth"}
 
 
@@ -374,10 +378,10 @@ async def test_an_answer_that_is_too_much_fails_the_call(
     serve(flood, tools_call=result, in_stream=in_stream)
     servers = directory.configure(web=web(flood))
     with pytest.raises(McpFailure, match="values" if result is tiny_values and not in_stream else None):
-        await servers.call_tool("web", "echo", {})
+        await call_tool(servers, "web", "echo", {})
     assert flood.sent < TAKEN
     serve(flood, in_stream=in_stream)
-    assert (await servers.call_tool("web", "echo", {})).text == "said"
+    assert (await call_tool(servers, "web", "echo", {})).text == "said"
 
 
 async def test_a_compressed_answer_is_not_unpacked(directory: Directory, flood: Flood) -> None:
@@ -388,7 +392,7 @@ async def test_a_compressed_answer_is_not_unpacked(directory: Directory, flood: 
     flood.headers["content-encoding"] = "gzip"
     flood.send = lambda request: iter([gzip.compress(b" " * FLOOD)])
     with pytest.raises(McpFailure, match="compressed"):
-        await servers.call_tool("web", "echo", {})
+        await call_tool(servers, "web", "echo", {})
 
 
 @pytest.mark.parametrize("result", [long_list, pages_for_ever])
@@ -421,15 +425,15 @@ async def test_a_sign_in_s_documents_have_a_bound(directory: Directory, flood: F
 async def test_a_program_s_line_has_a_bound(directory: Directory, low_limits: None, monkeypatch: pytest.MonkeyPatch) -> None:
     servers = directory.configure(one=plain(timeout=2000))
     with pytest.raises(McpFailure, match="more than 500000 bytes"):
-        await servers.call_tool("one", "endless", {"megabytes": 20})
+        await call_tool(servers, "one", "endless", {"megabytes": 20})
     monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 5_000_000)
     with pytest.raises(McpFailure):
-        await servers.call_tool("one", "tiny", {})
-    assert (await servers.call_tool("one", "echo", {"text": "again"})).text == "again"
+        await call_tool(servers, "one", "tiny", {})
+    assert (await call_tool(servers, "one", "echo", {"text": "again"})).text == "again"
 
 
 async def test_honest_answers_of_some_length_are_read(directory: Directory, flood: Flood) -> None:
     serve(flood, tools_call=lambda: long_text(100_000))
     servers = directory.configure(web=web(flood), one=plain())
-    assert len((await servers.call_tool("web", "echo", {})).text) >= 100_000
-    assert (await servers.call_tool("one", "echo", {"text": "y" * 400_000})).text == "y" * 400_000
+    assert len((await call_tool(servers, "web", "echo", {})).text) >= 100_000
+    assert (await call_tool(servers, "one", "echo", {"text": "y" * 400_000})).text == "y" * 400_000
