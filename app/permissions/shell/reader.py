@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,23 @@ _SETS_VARIABLES = {"read", "mapfile", "readarray", "getopts", "unset", "declare"
 _LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq", "head", "tail", "wc", "echo"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """Of a command: its input, the redirections around it, and how deep it is nested."""
+
+    depth: int
+    stdin: Stdin | None = None
+    redirections: str = ""
+
+    def deeper(self, by: int = 1) -> "_Context":
+        if self.depth + by > _MAX_DEPTH:
+            raise TooComplex
+        return replace(self, depth=self.depth + by)
+
+    def fed_by(self, stdin: Stdin | None) -> "_Context":
+        return replace(self, stdin=stdin)
+
+
 class ShellReader:
     """`in_place`: another script evaluates this one, as by `eval` or `trap`, and its assignments may not run."""
 
@@ -60,7 +78,6 @@ class ShellReader:
         variables: Variables,
         directories: tuple[str, ...],
         findings: Findings,
-        depth: int = 0,
         in_place: bool = False,
     ) -> None:
         self._boundary = boundary
@@ -68,12 +85,9 @@ class ShellReader:
         self._findings = findings
         self._paths = PathCheck(boundary, variables.lookup, directories)
         self._after_failed_cd: tuple[str, ...] = ()
-        self._stdin: Stdin | None = None
-        self._redirections = ""
-        self._depth = depth
         self._in_place = in_place
 
-    def read(self, script: str) -> bool:
+    def read(self, script: str, depth: int = 0) -> bool:
         """Returns whether all of the script is understood. Raises TooComplex."""
         root = syntax.parse(script)
         if root is None:
@@ -84,16 +98,8 @@ class ShellReader:
             self._findings.add_loose(text)
         for text in syntax.unread_code(root):
             self._findings.add_unreadable(text)
-        self._walk(root)
+        self._walk(root, _Context(depth))
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
-
-    @contextmanager
-    def _deeper(self, by: int = 1) -> Iterator[None]:
-        self._depth += by
-        if self._depth > _MAX_DEPTH:
-            raise TooComplex
-        yield
-        self._depth -= by
 
     @contextmanager
     def _restoring_directory(self) -> Iterator[None]:
@@ -102,8 +108,8 @@ class ShellReader:
         yield
         self._paths.directories, self._after_failed_cd = before
 
-    def _walk(self, node: "Node") -> None:
-        readers: dict[str, Callable[[Node], None]] = {
+    def _walk(self, node: "Node", context: _Context) -> None:
+        readers: dict[str, Callable[[Node, _Context], None]] = {
             "command": self._command,
             "redirected_statement": self._redirected,
             "pipeline": self._pipeline,
@@ -118,15 +124,14 @@ class ShellReader:
             **dict.fromkeys(_APART, self._expansions),
             **dict.fromkeys(syntax.WORDS - _APART, self._loose_word),
         }
-        with self._deeper():
-            readers.get(node.type, self._statements)(node)
+        readers.get(node.type, self._statements)(node, context.deeper())
 
-    def _statements(self, node: "Node") -> None:
+    def _statements(self, node: "Node", context: _Context) -> None:
         if node.type == "function_definition" and syntax.node_text(node.named_children[0]) in _DIRECTORY_COMMANDS:
             self._findings.is_unparsable = True
         for child in node.named_children:
             with self._restoring_directory() if syntax.in_background(child) else nullcontext():
-                self._walk(child)
+                self._walk(child, context)
             self._expect_failed_cd()
 
     def _expect_failed_cd(self) -> None:
@@ -134,37 +139,37 @@ class ShellReader:
         self._paths.directories = tuple(dict.fromkeys([*self._paths.directories, *self._after_failed_cd]))
         self._after_failed_cd = ()
 
-    def _list(self, node: "Node") -> None:
+    def _list(self, node: "Node", context: _Context) -> None:
         for child in node.children:
             if child.is_named:
-                self._walk(child)
+                self._walk(child, context)
                 continue
             self._findings.has_run = True
             if child.type == "||":
                 self._expect_failed_cd()
 
-    def _pipeline(self, node: "Node") -> None:
-        stdin, lists_files = self._stdin, True
+    def _pipeline(self, node: "Node", context: _Context) -> None:
+        lists_files = True
         for child in node.named_children:
-            with self._fed_by(stdin), nullcontext() if syntax.is_list_in_pipeline(child) else self._restoring_directory():
-                self._walk(child)
+            with nullcontext() if syntax.is_list_in_pipeline(child) else self._restoring_directory():
+                self._walk(child, context)
             lists_files = lists_files and syntax.command_name(child) in _LISTS_FILES
-            stdin = Stdin(lists_files=lists_files)
+            context = context.fed_by(Stdin(lists_files=lists_files))
 
-    def _for(self, node: "Node") -> None:
+    def _for(self, node: "Node", context: _Context) -> None:
         values = [read_word(child, self._variables.lookup) for child in node.named_children if child.type in syntax.WORDS]
         variable = node.child_by_field_name("variable")
         name = syntax.node_text(variable) if variable is not None else ""
         if changes_programs(f"{name}=any"):
             self._findings.add_unreadable(syntax.node_text(node))
         self._variables.set(name, Word("", tuple(one for word in values for one in word.fields)) if values else UNKNOWN_WORD)
-        self._statements(node)
+        self._statements(node, context)
         self._variables.set(name, UNKNOWN_WORD)
 
-    def _assignment(self, node: "Node") -> None:
+    def _assignment(self, node: "Node", context: _Context) -> None:
         typed = syntax.node_text(node)
         name, _, value = typed.partition("=")
-        self._expansions(node)
+        self._expansions(node, context)
         target = node.child_by_field_name("value")
         if target is not None and target.type in syntax.WORDS:
             word = read_word(target, self._variables.lookup)
@@ -177,62 +182,51 @@ class ShellReader:
         if syntax.holds_code(value) or (changes_programs(typed) and not belongs_to_command):
             self._findings.add_unreadable(typed)
 
-    def _declaration(self, node: "Node") -> None:
+    def _declaration(self, node: "Node", context: _Context) -> None:
         if any(child.type != "variable_assignment" for child in node.named_children):
             self._variables.forget_all()
         if syntax.holds_code(syntax.node_text(node)):
             self._findings.add_unreadable(syntax.node_text(node))
-        self._statements(node)
+        self._statements(node, context)
 
-    def _loose_word(self, node: "Node") -> None:
+    def _loose_word(self, node: "Node", context: _Context) -> None:
         """A word of a test, a `for` or a `case`, which belongs to no command."""
         self._findings.report(self._paths.outside_of_arguments("", [read_word(node, self._variables.lookup)]))
-        self._expansions(node)
+        self._expansions(node, context)
 
-    def _expansions(self, node: "Node") -> None:
+    def _expansions(self, node: "Node", context: _Context) -> None:
         """Walks the substitutions in a word, however deep in quotes. `${x@P}` runs the value of x; `${x:=y}` sets x."""
-        with self._deeper():
-            if node.type in _APART:
-                with self._restoring_directory():
-                    self._statements(node)
-                return
-            if node.type == "expansion" and re.search(r"@P|:?=", syntax.node_text(node)):
-                self._variables.forget_all()
-                if "@P" in syntax.node_text(node):
-                    self._findings.add_unreadable(syntax.node_text(node))
-            for child in node.named_children:
-                self._expansions(child)
+        context = context.deeper()
+        if node.type in _APART:
+            with self._restoring_directory():
+                self._statements(node, context)
+            return
+        if node.type == "expansion" and re.search(r"@P|:?=", syntax.node_text(node)):
+            self._variables.forget_all()
+            if "@P" in syntax.node_text(node):
+                self._findings.add_unreadable(syntax.node_text(node))
+        for child in node.named_children:
+            self._expansions(child, context)
 
-    def _redirected(self, node: "Node") -> None:
+    def _redirected(self, node: "Node", context: _Context) -> None:
         body = node.child_by_field_name("body")
         redirects = node.children_by_field_name("redirect")
         before = self._paths.directories
-        with self._redirected_by(redirects):
-            if body is None:
-                self._findings.subjects.append(Subject(syntax.node_text(node)))
-            else:
-                self._walk(body)
+        if body is None:
+            self._findings.subjects.append(Subject(syntax.node_text(node)))
+        else:
+            self._walk(body, self._redirected_by(redirects, context))
         after = self._paths.directories
         if body is None or body.type != "list" or syntax.command_name(body.named_children[-1]) in {"", "cd"}:
             self._paths.directories = tuple(dict.fromkeys([*before, *after]))
         for redirect in redirects:
-            self._walk(redirect)
+            self._walk(redirect, context)
         self._paths.directories = after
 
-    @contextmanager
-    def _fed_by(self, stdin: Stdin | None) -> Iterator[None]:
-        before, self._stdin = self._stdin, stdin
-        yield
-        self._stdin = before
-
-    @contextmanager
-    def _redirected_by(self, redirects: Sequence["Node"]) -> Iterator[None]:
-        before = self._redirections
-        self._redirections = " ".join(syntax.node_text(one) for one in redirects if one.type == "file_redirect") or before
+    def _redirected_by(self, redirects: Sequence["Node"], context: _Context) -> _Context:
+        files = " ".join(syntax.node_text(one) for one in redirects if one.type == "file_redirect")
         inputs = [stdin for stdin in map(self._input_of, redirects) if stdin]
-        with self._fed_by(inputs[-1] if inputs else self._stdin):
-            yield
-        self._redirections = before
+        return replace(context, redirections=files or context.redirections, stdin=inputs[-1] if inputs else context.stdin)
 
     def _input_of(self, redirect: "Node") -> Stdin | None:
         match redirect.type:
@@ -243,7 +237,7 @@ class ShellReader:
             case _:
                 return Stdin() if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
-    def _file_redirect(self, node: "Node") -> None:
+    def _file_redirect(self, node: "Node", context: _Context) -> None:
         """The grammar takes a command's words behind a redirection for further targets: such a command is not understood."""
         targets = node.children_by_field_name("destination")
         self._findings.is_unparsable |= len(targets) > 1
@@ -252,35 +246,34 @@ class ShellReader:
             self._findings.report(self._paths.outside_of_target(word))
             self._findings.writes(word.value)
         for target in targets:
-            self._expansions(target)
+            self._expansions(target, context)
 
-    def _heredoc(self, node: "Node") -> None:
+    def _heredoc(self, node: "Node", context: _Context) -> None:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
         text, is_expanded = syntax.heredoc_text(node)
         if is_expanded and _LIVE_BACKQUOTE.search(text):
             self._findings.add_unreadable(text)
         self._findings.is_unparsable |= bool(node.children_by_field_name("argument"))
-        with self._fed_by(Stdin(text)):
-            for child in node.named_children:
-                if child.type == "heredoc_body":
-                    self._expansions(child)
-                elif child.type not in {"heredoc_start", "heredoc_end"}:
-                    self._walk(child)
+        for child in node.named_children:
+            if child.type == "heredoc_body":
+                self._expansions(child, context.fed_by(Stdin(text)))
+            elif child.type not in {"heredoc_start", "heredoc_end"}:
+                self._walk(child, context.fed_by(Stdin(text)))
 
-    def _command(self, node: "Node") -> None:
+    def _command(self, node: "Node", context: _Context) -> None:
         own = [child for child in node.named_children if child.type == "command_name" or child.type in syntax.WORDS]
         others = [child for child in node.named_children if child not in own]
         words = read_words(own, self._variables.lookup)
-        with self._redirected_by([child for child in others if child.type.endswith("_redirect")]):
-            if words:
-                settings = (syntax.node_text(child) for child in others if child.type == "variable_assignment")
-                self._call(words, any(map(changes_programs, settings)), None if self._in_place else node)
+        if words:
+            redirected = self._redirected_by([child for child in others if child.type.endswith("_redirect")], context)
+            settings = (syntax.node_text(child) for child in others if child.type == "variable_assignment")
+            self._call(words, redirected, any(map(changes_programs, settings)), None if self._in_place else node)
         for child in own:
-            self._expansions(child)
+            self._expansions(child, context)
         for child in others:
-            self._walk(child)
+            self._walk(child, context)
 
-    def _call(self, words: Sequence[Word], is_unreadable: bool = False, node: "Node | None" = None) -> None:
+    def _call(self, words: Sequence[Word], context: _Context, is_unreadable: bool = False, node: "Node | None" = None) -> None:
         """`node`: the command, unless another program or script runs it."""
         self._findings.count(len(words))
         flat = flattened(words)
@@ -294,12 +287,12 @@ class ShellReader:
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
         self._note_loose(name.lower(), [word.plain for word in flat[1:]])
-        with self._deeper(_DEPTH_OF_CALL):
-            if bare in _DIRECTORY_COMMANDS:
-                self._change_directory(words, flat, node)
-            if bare != "cd":
-                self._findings.has_run = True
-                self._start(words, flat, bare, is_unreadable)
+        context = context.deeper(_DEPTH_OF_CALL)
+        if bare in _DIRECTORY_COMMANDS:
+            self._change_directory(words, flat, node)
+        if bare != "cd":
+            self._findings.has_run = True
+            self._start(words, flat, bare, context, is_unreadable)
 
     def _note_loose(self, name: str, args: Sequence[str]) -> None:
         """Notes arguments that may be scripts: all that are no plain word, and all of a command that runs nothing (`echo`)."""
@@ -319,58 +312,57 @@ class ShellReader:
         self._paths.makes_links |= bare == "ln"
         self._findings.calls(bare, flat[0].value, args)
 
-    def _start(self, words: Sequence[Word], flat: Sequence[Word], bare: str, is_unreadable: bool) -> None:
+    def _start(self, words: Sequence[Word], flat: Sequence[Word], bare: str, context: _Context, is_unreadable: bool) -> None:
         """Notes the command before those that it starts."""
-        started = started_by(bare, flat[1:], self._stdin)
+        started = started_by(bare, flat[1:], context.stdin)
         position = len(self._findings.subjects)
-        with self._fed_by(None if bare == "xargs" else self._stdin):
-            for command in started.commands:
-                self._call(command)
+        for command in started.commands:
+            self._call(command, context.fed_by(None if bare == "xargs" else context.stdin))
         if may_take_scripts(bare, [word.plain for word in flat[1:]]):
-            started.named = [subject for text in texts_in(flat[1:]) for subject in self._named_in(text)]
-        unread = [
-            script for script in started.scripts if not self._script(script, bare in {"eval", "trap", "alias", "source", "."})
-        ]
+            started.named = [subject for text in texts_in(flat[1:]) for subject in self._named_in(text, context)]
+        in_place = bare in {"eval", "trap", "alias", "source", "."}
+        unread = [script for script in started.scripts if not self._script(script, in_place, context)]
         if unread:
             self._findings.report([text_of(words)])
         if unread or is_unreadable:
             started.readability = "unreadable"
         for file in started.files:
             self._findings.runs(file)
-        self._findings.subjects.insert(position, build_subject(words, flat, started, self._redirections))
+        self._findings.subjects.insert(position, build_subject(words, flat, started, context.redirections))
         if bare not in _DIRECTORY_COMMANDS:
-            self._check_arguments(words, flat, bare, started)
+            self._check_arguments(words, flat, bare, started, context.stdin)
 
-    def _named_in(self, text: str) -> list[Subject]:
+    def _named_in(self, text: str, context: _Context) -> list[Subject]:
         """The commands of a text, which run if the program takes it for a script; none if the text is no script."""
         found = Findings()
-        child = self._variables.in_child_process()
-        is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
+        reader = ShellReader(self._boundary, self._variables.in_child_process(), self._paths.directories, found)
+        is_script = reader.read(text, context.depth + _DEPTH_OF_SCRIPT)
         self._findings.count(len(text) // 10)
         self._findings.report(filter(is_likely, found.outside) if is_script else ())
         return found.subjects if is_script else []
 
-    def _script(self, script: str, in_place: bool) -> bool:
+    def _script(self, script: str, in_place: bool, context: _Context) -> bool:
         """Returns whether all of the script is understood. The rules are applied to what can be read in any case."""
         if in_place:
             self._variables.forget_all()
         variables = self._variables if in_place else self._variables.in_child_process()
-        depth = self._depth + _DEPTH_OF_SCRIPT
-        reader = ShellReader(self._boundary, variables, self._paths.directories, self._findings, depth, in_place)
-        is_understood = reader.read(script.replace(UNKNOWN, ""))
+        reader = ShellReader(self._boundary, variables, self._paths.directories, self._findings, in_place)
+        is_understood = reader.read(script.replace(UNKNOWN, ""), context.depth + _DEPTH_OF_SCRIPT)
         self._paths.makes_links |= reader._paths.makes_links
         return UNKNOWN not in script and is_understood
 
-    def _check_arguments(self, words: Sequence[Word], flat: Sequence[Word], bare: str, started: StartedProgram) -> None:
+    def _check_arguments(
+        self, words: Sequence[Word], flat: Sequence[Word], bare: str, started: StartedProgram, stdin: Stdin | None
+    ) -> None:
         inner = [word for command in started.commands for word in command]
         self._findings.report(self._paths.outside_of_arguments(bare, [word for word in flat[1:] if word not in inner]))
         takes_paths = any(basename(command[0].value) in PATH_COMMANDS for command in started.commands)
-        if bare == "xargs" and takes_paths and not (self._stdin and self._stdin.lists_files):
+        if bare == "xargs" and takes_paths and not (stdin and stdin.lists_files):
             self._findings.report([text_of(words)])
         if started.readability == "foreign":
             for word in flat[1:]:
                 self._findings.report(self._paths.outside_in_program(word.plain, word.text))
-            text = self._stdin.text if self._stdin else ""
+            text = stdin.text if stdin else ""
             self._findings.report(self._paths.outside_in_program(text, text))
 
     def _change_directory(self, words: Sequence[Word], flat: Sequence[Word], node: "Node | None") -> None:
