@@ -53,7 +53,7 @@ from app.tools.web import PinnedRequests
 from app.transfer.backup.placing import open_database
 from app.transfer.webhooks.dispatcher import WebhookDispatcher
 from app.transfer.webhooks.service import Webhooks
-from app.transfer.webhooks.worker import WebhookOwners, WorkerServices
+from app.transfer.webhooks.worker import WebhookOwners
 from app.turn.context.system import InstructionPages
 from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake
@@ -69,7 +69,7 @@ from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
 from app.users.login import Login, RateLimits
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.tokens import MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
+from app.users.tokens import ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
@@ -230,7 +230,7 @@ class Server:
             self.flags.server_password,
             TokenStore(settings.data_dir),
             self.rates,
-            StoredEventTokens(self.writer) if self.is_shared else MemoryEventTokens(),
+            StoredEventTokens(self.writer) if self.is_shared else None,
             self.users,
             oidc,
         )
@@ -351,15 +351,9 @@ class Server:
         settings, database, bus = self.settings, self.database, self.bus
         owners = WebhookOwners(self.users, self.secret, self.workspaces.admits)
         requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
-        self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
-        services = WorkerServices(database, self.writer, owners)
+        self.webhooks = webhooks = Webhooks(database, self.writer, self.secret, owners, requests, settings.max_webhooks)
         self.deliveries = WebhookDispatcher(
-            database,
-            bus,
-            self.replicas,
-            self.leases.owner,
-            make_worker=lambda row: webhooks.worker(row, services),
-            is_shared=self.is_shared,
+            database, bus, self.replicas, self.leases.owner, webhooks.worker, is_shared=self.is_shared
         )
         webhooks.changed = self.deliveries.changed
 

@@ -43,11 +43,11 @@ async def unshare(app: AppServices, here: SessionPlace, session_id: SessionIdPat
 @routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, dependencies=READS)
 async def visit(request: Request, app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
     """A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed."""
-    found = await app.shares.visit(share_id)
-    headers = {**VISITOR_HEADERS, "ETag": found.etag}
-    if found.etag in request.headers.get("if-none-match", ""):
+    body, etag = await app.shares.visit(share_id)
+    headers = {**VISITOR_HEADERS, "ETag": etag}
+    if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers, media_type="application/json")
+    return Response(body, headers=headers, media_type="application/json")
 
 
 # Documents.

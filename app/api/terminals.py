@@ -107,12 +107,12 @@ async def remove(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath
 @routes.post("/{ptyID}/connect-token", responses=OF_ONE, dependencies=WRITES)
 async def connect_token(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath) -> PtyTicket:
     """A login for one connection, `GET /pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
-    return issue_ticket(app, who, pty_id)
+    return await issue_ticket(app, who, pty_id)
 
 
-def issue_ticket(app: Server, who: Principal, pty_id: str) -> PtyTicket:
+async def issue_ticket(app: Server, who: Principal, pty_id: str) -> PtyTicket:
     app.terminals.own(who, pty_id)
-    ticket, _ = app.login.connect_tickets.issue((pty_id, who))
+    ticket, _ = await app.login.connect_tickets.issue((pty_id, who))
     return PtyTicket(ticket=ticket, expires_in=TICKET_SECONDS)
 
 

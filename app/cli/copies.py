@@ -19,6 +19,7 @@ from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.tools.web import PinnedRequests
 from app.util.data_files import ServerLocks
+from app.util.environment import data_home
 
 if TYPE_CHECKING:
     from app.api.client import ApiClient
@@ -147,12 +148,10 @@ def restore(
     dialect = "sqlite" if database else "postgresql"
     path = source.expanduser().absolute()
     with _failures(), failures_as_sentences(), progress_bars() as progress:
-        restored = restore_backup(path, here.data_dir, dialect, lambda: _require_no_server(here), progress, force=force)
-    if restored.aside:
-        typer.echo(
-            f"What was in {here.data_dir} is in {restored.aside.name} there now: delete it when it is not needed any more."
-        )
-    typer.echo(f"{here.data_dir}: {_held(restored.manifest)}")
+        manifest, aside = restore_backup(path, here.data_dir, dialect, lambda: _require_no_server(here), progress, force=force)
+    if aside:
+        typer.echo(f"What was in {here.data_dir} is in {aside.name} there now: delete it when it is not needed any more.")
+    typer.echo(f"{here.data_dir}: {_held(manifest)}")
     _say_of_postgres(here, _LOAD)
 
 
@@ -214,9 +213,9 @@ def import_opencode(
 ) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
-    from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
+    from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, readers_of
 
-    source = (directory or default_directory()).expanduser().absolute()
+    source = (directory or data_home() / "opencode").expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:
         with failures_as_sentences(), readers_of(source) as readers, _target(dry_run) as database:

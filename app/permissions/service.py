@@ -30,7 +30,7 @@ from app.permissions.pending_requests import (
 from app.permissions.rules import Subject, decide_permission, rules_for
 from app.project.location import Location
 from app.record.engine import Connection, Database, StorageError
-from app.record.repositories import directory_rows, session_rows
+from app.record.repositories import session_rows
 from app.record.statements import statements
 from app.record.writer import Row, Writer
 from app.schema.errors import TooMany
@@ -210,12 +210,12 @@ class Permissions:
     async def approved(self, project_id: str, owner: str) -> Ruleset:
         """The rules that a user's replies of `always` have added in a project."""
         scope = scope_of(project_id, owner)
-        rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
+        rows = await self._database.read(lambda connection: session_rows.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
     async def saved(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
         """`owner`: only approvals of this user, None for all; likewise in `remove_saved`."""
-        rows = await self._database.read(directory_rows.all_approvals)
+        rows = await self._database.read(session_rows.all_approvals)
         found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
         return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
 

@@ -9,7 +9,7 @@ from app.events.bus.base import Event
 from app.project.discovery import NO_PROJECT, ProjectInfo
 from app.record import tables
 from app.record.engine import Connection, Database
-from app.record.repositories import directory_rows, session_rows
+from app.record.repositories import session_rows
 from app.record.tables import parsed
 from app.record.writer import Tx, Writer
 from app.schema.errors import NotFound
@@ -40,12 +40,12 @@ class Projects:
             return None
 
     async def all_json(self) -> bytes:
-        bodies = await self._database.read(directory_rows.projects)
+        bodies = await self._database.read(session_rows.projects)
         return orjson.dumps([project for body in bodies if (project := parsed(body)) is not None])
 
     async def visible_json(self, may_enter: Callable[[str], bool]) -> bytes:
         """The projects with a checkout in a directory that `may_enter` allows."""
-        bodies = await self._database.read(directory_rows.projects)
+        bodies = await self._database.read(session_rows.projects)
         projects = [Project.model_validate(found) for body in bodies if (found := parsed(body)) is not None]
         shown = [each.with_sandboxes_in(may_enter) for each in projects if each.id != NO_PROJECT]
         return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)

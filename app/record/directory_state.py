@@ -1,12 +1,13 @@
 """The states of directories that servers must agree on: rows with a revision, by which a server finds those of others."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from sqlalchemy import Row, Select, bindparam, func, select
+
 from app.events.bus.base import Event
-from app.record.engine import Connection, Database
-from app.record.repositories import directory_rows
+from app.record.engine import Database
+from app.record.tables import DIRECTORY_STATE
 from app.record.writer import Tx, Writer
 from app.schema.event import AnnouncedEvent
 
@@ -16,13 +17,12 @@ EVERYWHERE = ""
 DISPOSED = "disposed"
 """The state with this name says that the directory was disposed of."""
 
+DirectoryState = Row[Any]
+"""A row of `directory_state`."""
 
-@dataclass(frozen=True, slots=True)
-class DirectoryState:
-    directory: str
-    name: str
-    value: str
-    revision: int
+_NEWEST = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0))
+_STATES = select(DIRECTORY_STATE).order_by(DIRECTORY_STATE.c.revision)
+_NEWER = _STATES.where(DIRECTORY_STATE.c.revision > bindparam("after"))
 
 
 class DirectoryStates:
@@ -50,7 +50,8 @@ class DirectoryStates:
         announce it even if nothing was stored before, because this server saw it change."""
 
         def compare_and_set(tx: Tx) -> None:
-            stored = directory_rows.directory_state(tx.connection, directory, name)
+            of_name = _STATES.where(DIRECTORY_STATE.c.directory == directory, DIRECTORY_STATE.c.name == name)
+            stored = tx.connection.execute(of_name).one_or_none()
             is_new = seen if stored is None else stored.value != value
             if stored is None or is_new:
                 self._put(tx, directory, name, value)
@@ -79,30 +80,27 @@ class DirectoryStates:
         await self._writer.commit(dispose)
 
     async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
-        return await self._read(lambda connection: directory_rows.directory_states(connection, directory))
+        """Oldest first."""
+        return await self._read(_STATES.where(DIRECTORY_STATE.c.directory == directory))
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:
         """The state of this value whose name begins with `prefix`."""
-        found = await self._read(lambda connection: directory_rows.directory_states_of(connection, prefix, value))
-        return found[0] if found else None
+        wanted = (DIRECTORY_STATE.c.name.startswith(prefix, autoescape=True), DIRECTORY_STATE.c.value == value)
+        return next(iter(await self._read(_STATES.where(*wanted))), None)
 
     async def changes(self) -> Sequence[DirectoryState]:
         """The states that other servers have put since the last call, oldest first; none the first time."""
         if self._known is None:
-            self._known = await self._database.read(directory_rows.newest_directory_state)
+            self._known = await self._database.read(lambda connection: connection.execute(_NEWEST).scalar_one())
             return []
-        known = self._known
-        rows = await self._database.read(lambda connection: directory_rows.directory_states_after(connection, known))
-        self._known = max([known, *(row.revision for row in rows)])
-        return [_state(row) for row in rows if row.server != self._server]
+        after = {"after": self._known}
+        rows = await self._database.read(lambda connection: connection.execute(_NEWER, after).all())
+        self._known = max([self._known, *(row.revision for row in rows)])
+        return [row for row in rows if row.server != self._server]
 
-    async def _read(self, query: Callable[[Connection], Sequence[Any]]) -> list[DirectoryState]:
-        return [_state(row) for row in await self._database.read(query)] if self.is_shared else []
+    async def _read(self, query: Select[Any]) -> Sequence[DirectoryState]:
+        return await self._database.read(lambda connection: connection.execute(query).all()) if self.is_shared else []
 
     def _put(self, tx: Tx, directory: str, name: str, value: str) -> None:
         row = {"directory": directory, "name": name, "value": value, "server": self._server}
         tx.execute(tx.sql.put_directory_state, row)
-
-
-def _state(row: Any) -> DirectoryState:
-    return DirectoryState(row.directory, row.name, row.value, row.revision)

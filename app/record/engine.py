@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from app.record.postgres import Begin, Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
+from app.record.postgres import Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
 from app.util.data_files import try_lock
 
 # A lock between servers that share an SQLite file, needed for SQLite before 3.51.3.
@@ -43,18 +43,21 @@ def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> boo
 
 
 class WriterLock:
-    """Create one per server: two objects exclude each other."""
+    """Create one per server: two objects exclude each other. `database` None: one that serializes its writers itself."""
 
-    def __init__(self, database: Path, timeout_seconds: float) -> None:
-        self._path = database.with_name(f"{database.name}-writer")
+    def __init__(self, database: Path | None, timeout_seconds: float) -> None:
+        self._path = database and database.with_name(f"{database.name}-writer")
         self._timeout_seconds = timeout_seconds
         self._descriptor: int | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Raises WriterLockTimeout."""
+        if self._path is None:
+            yield
+            return
         try:
-            descriptor = self._take()
+            descriptor = self._take(self._path)
         except OSError as error:
             raise WriterLockTimeout(
                 f"{self._path} cannot be locked: {error.strerror}. The data directory needs a local disk."
@@ -69,9 +72,9 @@ class WriterLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _take(self) -> int:
+    def _take(self, path: Path) -> int:
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + self._timeout_seconds
         while not try_lock(self._descriptor):
             if time.monotonic() > deadline:
@@ -102,7 +105,10 @@ def make_engine(url: str) -> Engine:
         case "sqlite" | "sqlite+pysqlite":
             return _sqlite_engine(parsed)
         case "postgresql" | "postgresql+psycopg" | "postgres":
-            return _postgres_engine(parsed)
+            try:
+                return postgres_engine(parsed, _READERS + 1, _BUSY_TIMEOUT_MS)
+            except ImportError as error:
+                raise DatabaseUnusable(f"PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]'") from error
         case other:
             raise DatabaseUnusable(f"{other} is not supported: use postgresql+psycopg://… or sqlite:///….")
 
@@ -129,13 +135,6 @@ def without_password(url: str) -> str:
     parsed = make_url(url)
     query = {name: value for name, value in parsed.query.items() if name != "password"}
     return parsed.set(drivername="postgresql", query=query)._replace(password=None).render_as_string(hide_password=False)
-
-
-def _postgres_engine(url: URL) -> Engine:
-    try:
-        return postgres_engine(url, _READERS + 1, _BUSY_TIMEOUT_MS)
-    except ImportError as error:
-        raise DatabaseUnusable(f"PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]'") from error
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -166,16 +165,10 @@ def _unwritable(path: Path, reason: str) -> DatabaseUnusable:
     )
 
 
-def writer_lock(engine: Engine) -> WriterLock | None:
-    """None if the database itself is enough to serialize writers."""
+def writer_lock(engine: Engine) -> WriterLock:
     path = engine.url.database
-    if engine.dialect.name != "sqlite" or not path or not has_reset_bug():
-        return None
-    return WriterLock(Path(path), _BUSY_TIMEOUT_MS / 1000)
-
-
-def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
-    return lock.held() if lock else nullcontext()
+    needs_lock = engine.dialect.name == "sqlite" and path and has_reset_bug()
+    return WriterLock(Path(path) if path and needs_lock else None, _BUSY_TIMEOUT_MS / 1000)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -225,13 +218,22 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
         yield connection
 
 
+@contextmanager
+def single_write(engine: Engine) -> Iterator[Connection]:
+    """A transaction of a program that is no server."""
+    lock = writer_lock(engine)
+    with lock.held(), transaction(engine, writes=True) as connection:
+        yield connection
+    lock.close()
+
+
 class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
         self.dialect = self.engine.dialect.name
         self._in_write = _transactions(self.engine, writes=True)
-        self._in_read = _transactions(_reading(self.engine), writes=False)
+        self._in_read = _transactions(self.engine, writes=False)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
@@ -259,13 +261,12 @@ class Database:
         self.locks.close()
         self._writer.shutdown()
         self._readers.shutdown()
-        with hold_writer_lock(self._writer_lock):
+        with self._writer_lock.held():
             self.engine.dispose()
-        if self._writer_lock:
-            self._writer_lock.close()
+        self._writer_lock.close()
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        with hold_writer_lock(self._writer_lock):
+        with self._writer_lock.held():
             result: T = self._in_write(work)
             return result
 
@@ -281,17 +282,14 @@ def _give_back_some(connection: Connection) -> bool:
 
 def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:
     """Returns what runs a function in a transaction of its own, which is rolled back if the function raises."""
-    begin = partial(transaction, engine, writes=writes)
-    return Reconnecting(engine, begin).run if engine.dialect.name == "postgresql" else partial(_in_transaction, begin)
+    if engine.dialect.name == "postgresql":
+        # Reads have a consistent view for each transaction, as SQLite has it.
+        options: dict[str, Any] = {} if writes else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        engine = engine.execution_options(**options)
+        return Reconnecting(engine, partial(transaction, engine, writes=writes)).run
 
+    def run(work: Callable[[Connection], Any]) -> Any:
+        with transaction(engine, writes=writes) as connection:
+            return work(connection)
 
-def _in_transaction(begin: Begin, work: Callable[[Connection], T]) -> T:
-    with begin() as connection:
-        return work(connection)
-
-
-def _reading(engine: Engine) -> Engine:
-    """With a consistent view for each transaction, as SQLite has it."""
-    if engine.dialect.name == "sqlite":
-        return engine
-    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return run

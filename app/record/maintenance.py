@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import Engine, delete, func, select, text, update
 
 from app.record import tables
-from app.record.engine import Connection, StorageError, has_reset_bug, hold_writer_lock, make_engine, transaction, writer_lock
+from app.record.engine import Connection, StorageError, has_reset_bug, make_engine, single_write, transaction
 from app.record.migrate import HEAD, revision, unknown_schema, upgrade
 from app.record.repositories import webhook_rows, work_rows
 from app.record.repositories.work_rows import now_ms, replicas
@@ -112,7 +112,7 @@ _MAX_NAMED = 5
 def check(engine: Engine) -> list[Finding]:
     try:
         with transaction(engine) as connection:
-            return [*_library_findings(engine), *_findings(engine, connection)]
+            return list(_findings(engine, connection))
     except StorageError as error:
         return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
 
@@ -128,13 +128,10 @@ def _webhook_findings(connection: Connection) -> Iterator[Finding]:
         yield Finding("webhooks", "note", text)
 
 
-def _library_findings(engine: Engine) -> Iterator[Finding]:
+def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     if engine.dialect.name == "sqlite" and has_reset_bug():
         bug = f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). Servers work around it with a lock. "
         yield Finding(SUBJECT, "note", f"{bug}Another program must not write to the file while a server runs.")
-
-
-def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     found = revision(connection)
     if found is None:
         own = "`opensession migrate` does for a database that OPENSESSION_DATABASE_URL names"
@@ -228,7 +225,7 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
     elif not has_text_index(connection):
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
-        yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
+        yield Finding(SUBJECT, "note", text_, "create the index", partial(_add_text_index, engine))
 
 
 def _names(rows: Sequence[Any]) -> str:
@@ -236,12 +233,11 @@ def _names(rows: Sequence[Any]) -> str:
 
 
 def _write_all(engine: Engine, statements: Sequence[Any]) -> None:
-    _write(engine, lambda connection: [connection.execute(statement) for statement in statements])
+    with single_write(engine) as connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
-def _write(engine: Engine, work: Callable[[Connection], object]) -> None:
-    lock = writer_lock(engine)
-    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
-        work(connection)
-    if lock:
-        lock.close()
+def _add_text_index(engine: Engine) -> None:
+    with single_write(engine) as connection:
+        create_text_index(connection)

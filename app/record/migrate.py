@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
 
 from app import __version__
-from app.record.engine import DatabaseUnusable, hold_writer_lock, transaction, writer_lock
+from app.record.engine import DatabaseUnusable, single_write, transaction
 from app.record.tables import COUNTER, METADATA
 from app.record.text_search import LACKS_FTS5, create_text_index, lacks_fts5
 
@@ -85,14 +85,11 @@ def upgrade(engine: Engine) -> None:
         return
     if found is not None:
         import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
-    lock = writer_lock(engine)
-    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
+    with single_write(engine) as connection:
         if revision(connection) is None:
             _create(connection)
         else:
             _migrate(connection)
-    if lock:
-        lock.close()
 
 
 def _migrate(connection: Connection) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
@@ -74,26 +74,19 @@ class Reconnecting:
         if number is None:
             return False
         deadline = time.monotonic() + RECONNECT_SECONDS
-        while (outcome := self._outcome(number)) == "in progress":
-            if time.monotonic() > deadline:
+        while True:
+            try:
+                with self._engine.connect() as connection:
+                    outcome = connection.execute(_OUTCOME, {"number": number}).scalar_one()
+            except SQLAlchemyError as error:
+                if not is_disconnected(error):
+                    raise OutcomeUnknown from error  # this database never had it: another has replaced it
+                outcome = "in progress"
+            if outcome in ("committed", "aborted"):
+                return bool(outcome == "committed")
+            if outcome is None or time.monotonic() > deadline:
                 raise OutcomeUnknown
             time.sleep(RECONNECT_PAUSE_SECONDS)
-        return outcome == "committed"
-
-    def _outcome(self, number: int) -> Literal["committed", "aborted", "in progress"]:
-        """While the database does not answer: "in progress", too."""
-        try:
-            with self._engine.connect() as connection:
-                outcome: Literal["committed", "aborted", "in progress"] | None = connection.execute(
-                    _OUTCOME, {"number": number}
-                ).scalar_one()
-        except SQLAlchemyError as error:
-            if is_disconnected(error):
-                return "in progress"
-            raise OutcomeUnknown from error  # this database never had it: another has replaced the one whose connection broke
-        if outcome is None:
-            raise OutcomeUnknown
-        return outcome
 
 
 def is_disconnected(error: SQLAlchemyError) -> bool:

@@ -63,19 +63,6 @@ from app.record.tables import (
 # SQLAlchemy takes as long to make them of expressions as the database takes to copy a hundred turns.
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryCopy:
-    """Copies the finished messages with a sequence below `before`. The offsets are of the new ids' numbers; `letters` end each
-    id."""
-
-    source: str
-    target: str
-    before: int
-    message_offset: int
-    part_offset: int
-    letters: str
-
-
 _DIGITS = {"sqlite": "printf('%012x', {number})", "postgresql": "lpad(to_hex({number}), 12, '0')"}
 _48_BITS = (1 << 48) - 1
 _COPIED = "message.session_id = :source AND message.seq < :before AND (message.role = 'user' OR NOT message.open)"
@@ -83,44 +70,35 @@ _PART_OF_COPIED = "part.session_id = :source AND part.message_id = message.id"
 
 
 def copying_statements(dialect: str) -> tuple[TextClause, ...]:
-    """To be executed in this order, with the fields of a HistoryCopy."""
-    message, part = _new_id(dialect, "msg", "message.seq + :message_offset"), _new_id(dialect, "prt", "part.seq + :part_offset")
-    prompt = _new_id(dialect, "msg", "prompt.seq + :message_offset")
-    copies = (_copy_messages(message, prompt), _copy_parts(message, part), _copy_texts(message, part))
-    return tuple(text(copy) for copy in copies)
+    """To be executed in this order. They copy the finished messages of `source` with a sequence below `before`. The offsets are
+    of the new ids' numbers; `letters` end each id."""
 
+    def new_id(prefix: str, number: str) -> str:
+        return f"'{prefix}_' || {_DIGITS[dialect].format(number=f'({number}) & {_48_BITS}')} || :letters"
 
-def _new_id(dialect: str, prefix: str, number: str) -> str:
-    return f"'{prefix}_' || {_DIGITS[dialect].format(number=f'({number}) & {_48_BITS}')} || :letters"
-
-
-def _copy_messages(new_message: str, new_prompt: str) -> str:
-    return f"""
+    message, part = new_id("msg", "message.seq + :message_offset"), new_id("prt", "part.seq + :part_offset")
+    messages = f"""
         INSERT INTO message (session_id, id, parent_id, open, role, boundary, body, live_body)
-        SELECT :target, {new_message}, CASE WHEN prompt.seq IS NULL THEN message.parent_id ELSE {new_prompt} END, false,
+        SELECT :target, {message}, CASE WHEN prompt.seq IS NULL THEN message.parent_id
+               ELSE {new_id("msg", "prompt.seq + :message_offset")} END, false,
                message.role, message.boundary, message.body, message.live_body
         FROM message
         LEFT JOIN message AS prompt ON prompt.session_id = :source AND prompt.id = message.parent_id AND prompt.seq < :before
         WHERE {_COPIED}
         ORDER BY message.seq"""
-
-
-def _copy_parts(new_message: str, new_part: str) -> str:
-    return f"""
+    parts = f"""
         INSERT INTO part (session_id, message_id, id, type, body, live_body, snapshot)
-        SELECT :target, {new_message}, {new_part}, part.type, part.body, part.live_body, part.snapshot
+        SELECT :target, {message}, {part}, part.type, part.body, part.live_body, part.snapshot
         FROM message JOIN part ON {_PART_OF_COPIED}
         WHERE {_COPIED}
         ORDER BY message.seq, part.seq"""
-
-
-def _copy_texts(new_message: str, new_part: str) -> str:
-    return f"""
+    texts = f"""
         INSERT INTO part_text (part_seq, role, kind, time, text)
         SELECT copy.seq, part_text.role, part_text.kind, part_text.time, part_text.text
         FROM message JOIN part ON {_PART_OF_COPIED} JOIN part_text ON part_text.part_seq = part.seq
-        JOIN part AS copy ON copy.session_id = :target AND copy.message_id = {new_message} AND copy.id = {new_part}
+        JOIN part AS copy ON copy.session_id = :target AND copy.message_id = {message} AND copy.id = {part}
         WHERE {_COPIED}"""
+    return text(messages), text(parts), text(texts)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -151,10 +129,7 @@ class Statements:
         self._make_removals()
         self._make_journal()
         self._make_leases()
-        self._make_lease_takeovers()
-        self._make_replicas()
-        self._make_directory_states()
-        self._make_event_tokens()
+        self._make_what_servers_share()
         self._make_users()
         self.add_step_usage = Put(6, self._add_step_usage())
         self._make_session_sums()
@@ -252,6 +227,18 @@ class Statements:
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
             .values(status=bindparam("new_status"), directory=bindparam("new_directory"))
         )
+        self.take_over_lease = (
+            update(LEASE)
+            .where(*_ONE_LEASE)
+            .values(owner=bindparam("new_owner"), heartbeat=self._now, generation=LEASE.c.generation + 1)
+            .values(takeovers=LEASE.c.takeovers + 1)
+            .returning(LEASE.c.takeovers)
+        )
+        self.hand_over_lease = (
+            update(LEASE)
+            .where(*_ONE_LEASE)
+            .values(heartbeat=self._now - bindparam("stale_ms", type_=BigInteger), takeovers=LEASE.c.takeovers - 1)
+        )
 
     def _acquire_lease(self) -> Executable:
         """Returns the generation; nothing while another server holds the lease, or for an unknown session."""
@@ -270,38 +257,20 @@ class Statements:
         ).returning(LEASE.c.generation)
         return acquired
 
-    def _make_lease_takeovers(self) -> None:
-        self.take_over_lease = (
-            update(LEASE)
-            .where(*_ONE_LEASE)
-            .values(owner=bindparam("new_owner"), heartbeat=self._now, generation=LEASE.c.generation + 1)
-            .values(takeovers=LEASE.c.takeovers + 1)
-            .returning(LEASE.c.takeovers)
-        )
-        self.hand_over_lease = (
-            update(LEASE)
-            .where(*_ONE_LEASE)
-            .values(heartbeat=self._now - bindparam("stale_ms", type_=BigInteger), takeovers=LEASE.c.takeovers - 1)
-        )
-
-    def _make_replicas(self) -> None:
+    def _make_what_servers_share(self) -> None:
         head = select(COUNTER.c.value).where(COUNTER.c.name == "journal").scalar_subquery()
         lag = head - bindparam("cursor", type_=BigInteger)
         self.upsert_replica = self._upsert(REPLICA, ["id"], keep=frozenset({"started"})).values(
             started=self._now, heartbeat=self._now, journal_lag=lag
         )
         self.delete_replica = _delete(REPLICA, id="gone")
-
-    def _make_directory_states(self) -> None:
-        """A row may be deleted only after another was written: the newest revision must not be given twice."""
+        # A state may be deleted only after another was written: the newest revision must not be given twice.
         newer = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0) + 1).scalar_subquery()
         self.put_directory_state = self._upsert(DIRECTORY_STATE, ["directory", "name"]).values(revision=newer)
         self.delete_directory_states = delete(DIRECTORY_STATE).where(
             DIRECTORY_STATE.c.directory == bindparam("of_directory"),
             DIRECTORY_STATE.c.name.startswith(bindparam("prefix", type_=Text)),
         )
-
-    def _make_event_tokens(self) -> None:
         since = self._now - bindparam("lifetime", type_=BigInteger)
         self.put_event_token = self._insert(EVENT_TOKEN).values(created=self._now)
         self.delete_old_event_tokens = delete(EVENT_TOKEN).where(EVENT_TOKEN.c.created <= since)

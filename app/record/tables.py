@@ -7,10 +7,12 @@ Statements are of SQLAlchemy Core on the tables of these classes, which stand at
 times as much.
 """
 
+import re
 from typing import Any, ClassVar
 
 import orjson
 from sqlalchemy import BigInteger, Index, Integer, Text, UniqueConstraint, false, text
+from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 METADATA = SQLModel.metadata
@@ -59,21 +61,26 @@ def _some(name: str, *columns: str, where: str, in_postgresql: str | None = None
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(in_postgresql or where))
 
 
-class ProjectRow(SQLModel, table=True):
-    __tablename__: ClassVar[str] = "project"
+class TableRow(SQLModel):
+    """A table has the name of its class without `Row`, in snake case, unless it says another."""
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
+
+
+class ProjectRow(TableRow, table=True):
     id: str = Field(primary_key=True)
     updated: int = _big()
     body: str = _text()
 
 
-class SessionRow(SQLModel, table=True):
+class SessionRow(TableRow, table=True):
     """`body` has all of a Session but its SUMS, which steps add to while others change the rest. Searches use `title_folded`.
     `diff_basis`, a JSON list, identifies the trees that the stored diff was computed from. `reverting` is set while a revert
     restores files, and stays set if the server is killed meanwhile. `owner`: the session's user; empty for none, as on a server
     without users."""
 
-    __tablename__: ClassVar[str] = "session"
     __table_args__ = (
         Index("session_by_project", "project_id", "seq"),
         Index("session_by_parent", "parent_id", "seq"),
@@ -105,12 +112,11 @@ class SessionRow(SQLModel, table=True):
     tokens_cache_write: int = _sum()
 
 
-class MessageRow(SQLModel, table=True):
+class MessageRow(TableRow, table=True):
     """`open`: an unfinished answer, or a prompt without an answer. `boundary`: a finished compaction summary. `input_hash`: of
     the prompt's input, to identify a prompt that is sent twice. `live_body`: a smaller body for turns, if there is one: a prompt
     without its diffs."""
 
-    __tablename__: ClassVar[str] = "message"
     __table_args__ = (
         UniqueConstraint("session_id", "id"),
         Index("message_by_session", "session_id", "seq"),
@@ -130,14 +136,13 @@ class MessageRow(SQLModel, table=True):
     live_body: str | None = _text()
 
 
-class PartRow(SQLModel, table=True):
+class PartRow(TableRow, table=True):
     """`snapshot`: the tree at the start or end of a step. `live_body`: a smaller body for the model's history, if there is one:
     without a pruned output.
 
     There is no index over (session, `seq`): for the parts of some messages in that order, SQLite would scan it from its start
     instead of looking the messages up."""
 
-    __tablename__: ClassVar[str] = "part"
     __table_args__ = (
         UniqueConstraint("session_id", "message_id", "id"),
         Index("part_by_message", "session_id", "message_id", "seq"),
@@ -156,11 +161,10 @@ class PartRow(SQLModel, table=True):
     snapshot: str | None
 
 
-class PartTextRow(SQLModel, table=True):
+class PartTextRow(TableRow, table=True):
     """The searched `text` of a finished part, encoded; app/record/text_search.py has an index of it. `time` in epoch
     milliseconds."""
 
-    __tablename__: ClassVar[str] = "part_text"
     __table_args__ = (Index("part_text_facts", "part_seq", "time", "role", "kind"),)
 
     part_seq: int = Field(
@@ -176,21 +180,19 @@ class PartTextRow(SQLModel, table=True):
     text: str = _text()
 
 
-class TodoRow(SQLModel, table=True):
-    __tablename__: ClassVar[str] = "todo"
-
+class TodoRow(TableRow, table=True):
     session_id: str = _of_session(primary_key=True)
     body: str = _text()
 
 
-class DiffRow(SQLModel, table=True):
+class DiffRow(TableRow, table=True):
     __tablename__: ClassVar[str] = "session_diff"
 
     session_id: str = _of_session(primary_key=True)
     body: str = _text()
 
 
-class ApprovalRow(SQLModel, table=True):
+class ApprovalRow(TableRow, table=True):
     """A reply of `always`, valid for the whole project; `session_id` is the session in which the user gave it."""
 
     __tablename__: ClassVar[str] = "permission_approval"
@@ -201,7 +203,7 @@ class ApprovalRow(SQLModel, table=True):
     session_id: str = Field(index=True)
 
 
-class PendingRequestRow(SQLModel, table=True):
+class PendingRequestRow(TableRow, table=True):
     """A permission request or a question that waits for a user, or whose `answer` (JSON) waits for the call that asked. `kind` is
     `permission` or `question`."""
 
@@ -217,11 +219,10 @@ class PendingRequestRow(SQLModel, table=True):
     answer: str | None = _text()
 
 
-class QueuedPromptRow(SQLModel, table=True):
+class QueuedPromptRow(TableRow, table=True):
     """A prompt that waits for a turn of its own, in the order of `seq`. `input`: what the client sent; `input_hash`: of its
     content; `message`: the message that it becomes, with its parts."""
 
-    __tablename__: ClassVar[str] = "queued_prompt"
     __table_args__ = (UniqueConstraint("session_id", "message_id"), _NUMBERED_FOR_EVER)
 
     seq: int | None = _sequence()
@@ -235,17 +236,15 @@ class QueuedPromptRow(SQLModel, table=True):
     message: str = _text()
 
 
-class ShareRow(SQLModel, table=True):
+class ShareRow(TableRow, table=True):
     """`id` is the secret in the link: anyone who knows it may read the session."""
-
-    __tablename__: ClassVar[str] = "share"
 
     session_id: str = _of_session(primary_key=True)
     id: str = Field(unique=True)
     created: int = _big()
 
 
-class EventRow(SQLModel, table=True):
+class EventRow(TableRow, table=True):
     """The event journal. `seq` is the SSE id, `payload` the JSON of the `type` and the properties. Without a directory: an event
     of the whole server; without `session_id`: of no session. `bytes`: the size of the payload; it is in the index, so that
     trimming the journal reads no payload. `owner`: the session's user, empty for none; None for an event of no session."""
@@ -263,7 +262,7 @@ class EventRow(SQLModel, table=True):
     session_id: str | None
 
 
-class LeaseRow(SQLModel, table=True):
+class LeaseRow(TableRow, table=True):
     """The server that runs a session now (`owner`, empty for none). A write under an older generation is refused.
 
     `status`: the JSON that the session's status is announced with, in `directory`. `aborting` asks the owner to end the run.
@@ -282,11 +281,9 @@ class LeaseRow(SQLModel, table=True):
     takeovers: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
 
 
-class ReplicaRow(SQLModel, table=True):
+class ReplicaRow(TableRow, table=True):
     """A server of this database. `volume` names its data directory. `journal_lag`: how many events its clients had not been given
     yet at its `heartbeat`."""
-
-    __tablename__: ClassVar[str] = "replica"
 
     id: str = Field(primary_key=True)
     started: int = _big()
@@ -297,11 +294,9 @@ class ReplicaRow(SQLModel, table=True):
     journal_lag: int | None = _big()
 
 
-class DirectoryStateRow(SQLModel, table=True):
+class DirectoryStateRow(TableRow, table=True):
     """A state of a directory (empty: of all), by name, that the servers of a database must agree on. `server` wrote it.
     `revision` grows with each write of any row."""
-
-    __tablename__: ClassVar[str] = "directory_state"
 
     directory: str = Field(primary_key=True)
     name: str = Field(primary_key=True)
@@ -310,17 +305,15 @@ class DirectoryStateRow(SQLModel, table=True):
     revision: int = _big()
 
 
-class EventTokenRow(SQLModel, table=True):
+class EventTokenRow(TableRow, table=True):
     """A login for one event stream, of the `principal` (JSON). `created` in epoch milliseconds."""
-
-    __tablename__: ClassVar[str] = "event_token"
 
     hash: str = Field(primary_key=True)
     created: int = _big()
     principal: str = _text(sa_column_kwargs={"server_default": text("'{}'")})
 
 
-class UserRow(SQLModel, table=True):
+class UserRow(TableRow, table=True):
     """`roots` is a JSON list of directories. `max_cost` (dollars) and `max_tokens` are for a day."""
 
     __tablename__: ClassVar[str] = "user_account"
@@ -333,17 +326,15 @@ class UserRow(SQLModel, table=True):
     max_tokens: int | None = _big()
 
 
-class UserKeyRow(SQLModel, table=True):
+class UserKeyRow(TableRow, table=True):
     """A user's own key of a provider; `body` is encrypted."""
-
-    __tablename__: ClassVar[str] = "user_key"
 
     name: str = Field(primary_key=True)
     provider_id: str = Field(primary_key=True)
     body: str = _text()
 
 
-class UsageRow(SQLModel, table=True):
+class UsageRow(TableRow, table=True):
     """What a user's model calls took on a day (UTC, `2026-01-31`)."""
 
     __tablename__: ClassVar[str] = "user_usage"
@@ -354,12 +345,11 @@ class UsageRow(SQLModel, table=True):
     tokens: int = _big()
 
 
-class StepUsageRow(SQLModel, table=True):
+class StepUsageRow(TableRow, table=True):
     """The ledger of model calls: the usage of each step, kept when its session is deleted. `id`: of the part or message that ends
     the step. `owner`, `directory` and `project_id` are the session's at that time. `turns` is 1 for the first step that answers a
     prompt. A title's row has an empty message and no prompt."""
 
-    __tablename__: ClassVar[str] = "step_usage"
     __table_args__ = (Index("step_usage_by_prompt", "session_id", "prompt_id"), Index("step_usage_by_time", "time"))
 
     session_id: str = Field(primary_key=True)
@@ -383,12 +373,10 @@ class StepUsageRow(SQLModel, table=True):
     tool_calls: int
 
 
-class WebhookRow(SQLModel, table=True):
+class WebhookRow(TableRow, table=True):
     """`events`: a JSON list of patterns. `secret` is encrypted. `role`: its owner's when it was switched on. `id_key`: the ids of
     its messages are made of it. `server` delivers it, up to the event `cursor` so far. `revision` grows with each change by its
     owner. Since `failed_since` the event behind the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
-
-    __tablename__: ClassVar[str] = "webhook"
 
     id: str = Field(primary_key=True)
     owner: str
@@ -410,10 +398,9 @@ class WebhookRow(SQLModel, table=True):
     retry_at: int | None = _big()
 
 
-class WebhookDeliveryRow(SQLModel, table=True):
+class WebhookDeliveryRow(TableRow, table=True):
     """An attempt to deliver a message, which was accepted if there is no `error`. `time` in epoch milliseconds."""
 
-    __tablename__: ClassVar[str] = "webhook_delivery"
     __table_args__ = (Index("webhook_delivery_by_webhook", "webhook_id", "seq"),)
 
     seq: int | None = _sequence()
@@ -427,20 +414,16 @@ class WebhookDeliveryRow(SQLModel, table=True):
     error: str | None = _text()
 
 
-class ImportedSessionRow(SQLModel, table=True):
+class ImportedSessionRow(TableRow, table=True):
     """A session that was imported from OpenCode, with a hash of its content. The row stays when the session is deleted here, so
     that the next import does not bring the session back."""
-
-    __tablename__: ClassVar[str] = "imported_session"
 
     id: str = Field(primary_key=True)
     fingerprint: str
 
 
-class CounterRow(SQLModel, table=True):
+class CounterRow(TableRow, table=True):
     """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
-
-    __tablename__: ClassVar[str] = "counter"
 
     name: str = Field(primary_key=True)
     value: int = _big()

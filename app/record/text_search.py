@@ -85,16 +85,14 @@ _HAS_EXTENSION = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_trgm'"
 _HAS_FTS = f"SELECT count(*) FROM sqlite_master WHERE name = '{FTS}'"
 
 
-def create_text_index(connection: Connection) -> bool:
-    """Makes the index of the stored texts. False if the database cannot have one."""
+def create_text_index(connection: Connection) -> None:
+    """Makes the index of the stored texts, if the database can have one."""
     try:
         with connection.begin_nested():
             for statement in _SQLITE if _is_sqlite(connection) else _POSTGRES:
                 connection.exec_driver_sql(statement)
     except DBAPIError as error:
         log.warning("searches in messages have no index: %s", error.orig)
-        return False
-    return True
 
 
 def has_text_index(connection: Connection) -> bool:

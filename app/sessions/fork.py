@@ -7,7 +7,6 @@ import re
 from app import __version__
 from app.project.location import Location
 from app.record.repositories import message_rows
-from app.record.statements import HistoryCopy
 from app.schema.errors import MessageNotFound
 from app.schema.permission import Ruleset
 from app.schema.session import Session, SessionTime
@@ -18,17 +17,12 @@ from app.sessions.summary import default_title
 from app.sessions.usage import ProjectQuota
 from app.util import clock, ids
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-_ADJECTIVES = _words(
+_ADJECTIVES = (
     "able amber bold brave bright brisk calm clear clever cosy crisp daring eager fair fresh gentle glad golden kind "
     "lively lucky mellow merry neat nimble plain proud quick quiet ready rosy shy silent silver smooth snug solid steady "
     "sunny swift tidy tiny warm wise witty young"
 )
-_NOUNS = _words(
+_NOUNS = (
     "badger bay beacon birch brook cabin canyon cedar cliff cloud comet cove crane dawn dune eagle ember falcon fern "
     "field finch fjord forest fox garden glade harbor hawk heron hill island lagoon lake lantern maple marsh meadow moon "
     "oak orchid otter owl pebble pine planet pond raven reef ridge river robin sparrow spring star stone summit tide "
@@ -37,7 +31,7 @@ _NOUNS = _words(
 
 
 def make_slug() -> str:
-    return f"{random.choice(_ADJECTIVES)}-{random.choice(_NOUNS)}"
+    return f"{random.choice(_ADJECTIVES.split())}-{random.choice(_NOUNS.split())}"
 
 
 _FORK = re.compile(r"(?P<title>.*) \(fork #(?P<number>\d+)\)", re.DOTALL)
@@ -89,15 +83,12 @@ class Forks:
             extent = message_rows.history_extent(tx.connection, session_id, message_id)
             if extent is None:
                 raise MessageNotFound(session_id, message_id or "")
-            tx.copy_history(session, _copy(session_id, fork_id, extent))
+            before, (first_message, last_message), (first_part, last_part) = extent
+            number, letters = ids.reserve(max(last_message - first_message, last_part - first_part) + 1)
+            offsets = {"message_offset": number - first_message, "part_offset": number - first_part}
+            tx.copy_history(session, {"source": session_id, "target": fork_id, "before": before, "letters": letters, **offsets})
 
         async with self._live.get(session_id).messages:
             self._store.live.write_all()
             await self._store.write(fork_id, location.directory, fork)
         return await self._store.session(fork_id)
-
-
-def _copy(source: str, target: str, extent: message_rows.HistoryExtent) -> HistoryCopy:
-    (first_message, last_message), (first_part, last_part) = extent.messages, extent.parts
-    number, letters = ids.reserve(max(last_message - first_message, last_part - first_part) + 1)
-    return HistoryCopy(source, target, extent.before, number - first_message, number - first_part, letters)

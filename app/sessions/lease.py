@@ -182,7 +182,8 @@ class Leases:
         """Sessions held here whose run another server wants to end."""
         if not self._held:
             return []
-        return await self._database.read(lambda connection: work_rows.aborting_leases(connection, self.owner))
+        leases = await self._database.read(work_rows.leases)
+        return [lease.session_id for lease in leases if lease.owner == self.owner and lease.aborting]
 
     def is_unconfirmed(self) -> bool:
         """Whether no heartbeat could be written for so long that another server may soon take the sessions over."""

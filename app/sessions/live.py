@@ -287,8 +287,8 @@ class LiveSessions:
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
         """Of the sessions that are not idle, on whatever server."""
-        leases = await self.store.query(work_rows.lease_statuses, directory)
-        elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
+        held = [row for row in await self.store.query(work_rows.leases) if row.directory == directory and row.age < SHOWN_FOR_MS]
+        elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in held if row.status is not None}
         here = [live for live in self.at_work.values() if live.directory == directory]
         return elsewhere | {live.id: live.status for live in here if live.status is not None}
 

@@ -86,7 +86,11 @@ class Reverts:
                 session_id, location.directory, lambda tx: _stage(tx, events, revert, diffs)
             )
         except StorageError:
-            await _restore_after_refusal(snapshots, location, session.model_copy(update={"revert": revert}), history)
+            # The files from before are restored. The revert stays stored as unfinished.
+            reverted = session.model_copy(update={"revert": revert})
+            states = await _snapshots_before_revert(snapshots, location, reverted, history)
+            if snapshots is not None and states:
+                await snapshots.restore(states, is_undo=True)
             raise
 
     async def unrevert(self, location: Location, snapshots: Snapshots | None, session_id: str) -> Session:
@@ -118,7 +122,10 @@ class Reverts:
         events: list[AnnouncedEvent] = []
         states = await _snapshots_before_revert(snapshots, location, session, history)
         if snapshots is not None and states:
-            events += _failures(session.id, await self._put_back(location, snapshots, session.id, session.revert, states))
+            report = await self._put_back(location, snapshots, session.id, session.revert, states)
+            if report.failures:
+                failure = ErrorOfSession(session_id=session.id, error=unknown(f"Some files were {_failure_text(report)}"))
+                events.append(EventSessionError(properties=failure))
         return [*events, EventSessionNextRevertCleared(properties=SessionMoment(session_id=session.id, timestamp=clock.now_ms()))]
 
     async def _put_back(
@@ -196,22 +203,6 @@ def _end(tx: SessionTx, events: Sequence[AnnouncedEvent]) -> Session:
     for event in events:
         tx.announce(event)
     return tx.edit(lambda session: session.model_copy(update={"revert": None}))
-
-
-async def _restore_after_refusal(
-    snapshots: Snapshots | None, location: Location, session: Session, history: Sequence[MessageWithParts]
-) -> None:
-    """Restores the files from before a revert that the database refused. The revert stays stored as unfinished."""
-    states = await _snapshots_before_revert(snapshots, location, session, history)
-    if snapshots is not None and states:
-        await snapshots.restore(states, is_undo=True)
-
-
-def _failures(session_id: str, report: RestoreReport) -> list[AnnouncedEvent]:
-    if not report.failures:
-        return []
-    failure = ErrorOfSession(session_id=session_id, error=unknown(f"Some files were {_failure_text(report)}"))
-    return [EventSessionError(properties=failure)]
 
 
 def _failure_text(report: RestoreReport) -> str:

@@ -10,7 +10,7 @@ from app.permissions.rules import inherited_rules, with_rules_appended, within_l
 from app.project.location import Location
 from app.record import tables
 from app.record.engine import Connection
-from app.record.repositories import directory_rows, message_rows, session_rows
+from app.record.repositories import message_rows, session_rows
 from app.record.repositories.session_rows import SessionFilter
 from app.record.tables import parsed
 from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound
@@ -239,7 +239,7 @@ def _with_projects(
     connection: Connection, wanted: SessionFilter, limit: int
 ) -> tuple[Sequence[Any], dict[str, dict[str, Any]], int | None]:
     found, cursor = session_rows.updated_sessions(connection, wanted, limit)
-    projects = [parsed(body) for body in directory_rows.projects(connection, {row.project_id for row in found})]
+    projects = [parsed(body) for body in session_rows.projects(connection, {row.project_id for row in found})]
     summaries = [ProjectSummary.model_validate(project) for project in projects if project is not None]
     return found, {summary.id: summary.wire() for summary in summaries}, cursor
 

@@ -1,36 +1,19 @@
 """What a change of one session may do in its transaction: what it writes and, in the same order, what it announces."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from app.events.bus.base import Event
 from app.record.engine import Connection
 from app.record.repositories import message_rows, session_rows, work_rows
-from app.record.statements import HistoryCopy
+from app.record.statements import Put
 from app.record.writer import Row, Tx
+from app.schema import event as events
+from app.schema.base import Wire
 from app.schema.errors import MessageNotFound, NotFound, SessionNotFound
-from app.schema.event import (
-    AnnouncedEvent,
-    EventMessagePartRemoved,
-    EventMessagePartUpdated,
-    EventMessageRemoved,
-    EventMessageUpdated,
-    EventPromptDequeued,
-    EventPromptQueued,
-    EventSessionCreated,
-    EventSessionDeleted,
-    EventSessionDiff,
-    EventSessionUpdated,
-    EventTodoUpdated,
-    MessageRef,
-    PartRef,
-    QueueRef,
-    RenderedEvent,
-    TodosOfSession,
-)
+from app.schema.event import AnnouncedEvent, RenderedEvent
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.sessions import rows
@@ -44,14 +27,6 @@ UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
 class NotQueued(NotFound):
     def __init__(self, queued_id: str) -> None:
         super().__init__(f"No prompt {queued_id} waits in the queue of this session: its turn has begun, or it was removed")
-
-
-class SessionAndPrompt(NamedTuple):
-    """`diff_basis`: what the session's stored diffs were computed from."""
-
-    session: Session
-    prompt: UserMessage
-    diff_basis: str | None
 
 
 class SessionTx:
@@ -84,27 +59,26 @@ class SessionTx:
 
     def session(self) -> Session:
         """Raises SessionNotFound, DamagedSession."""
-        stored = session_rows.stored_session(self.connection, self.session_id)
-        if stored is None:
-            raise SessionNotFound(self.session_id)
-        return rows.read_session(self.session_id, stored)
+        return rows.read_session(self.session_id, self._row(session_rows.stored_session))
 
-    def session_and_prompt(self, prompt_id: str) -> SessionAndPrompt:
-        """Raises SessionNotFound, MessageNotFound."""
-        found = session_rows.session_and_prompt(self.connection, self.session_id, prompt_id)
-        if found is None:
-            raise SessionNotFound(self.session_id)
+    def session_and_prompt(self, prompt_id: str) -> tuple[Session, UserMessage, str | None]:
+        """Also what the session's stored diffs were computed from. Raises SessionNotFound, MessageNotFound."""
+        found = self._row(session_rows.session_and_prompt, prompt_id)
         if found.prompt is None:
             raise MessageNotFound(self.session_id, prompt_id)
         prompt = rows.read_prompt(self.session_id, prompt_id, found.prompt)
-        return SessionAndPrompt(rows.read_session(self.session_id, found), prompt, found.diff_basis)
+        return rows.read_session(self.session_id, found), prompt, found.diff_basis
 
     def session_and_waiting_prompts(self) -> tuple[Session, int]:
         """Also the number of prompts that its turn has yet to answer. Raises SessionNotFound."""
-        found = session_rows.session_and_waiting_prompts(self.connection, self.session_id)
+        found = self._row(session_rows.session_and_waiting_prompts)
+        return rows.read_session(self.session_id, found), found.waiting
+
+    def _row(self, query: Callable[..., Any], *values: str) -> Any:
+        found = query(self.connection, self.session_id, *values)
         if found is None:
             raise SessionNotFound(self.session_id)
-        return rows.read_session(self.session_id, found), found.waiting
+        return found
 
     def tree(self) -> list[Session]:
         """The session and all its descendants, children before their parents. Raises SessionNotFound."""
@@ -116,8 +90,7 @@ class SessionTx:
     def create(self, session: Session) -> None:
         """The change is refused if there is a session of that id."""
         self.tx.put(self.tx.sql.add_session, rows.session_row(session))
-        for event in (EventSessionCreated, EventSessionUpdated):
-            self.announce(event.around_info(session.id, session.wire_json()), owner=session.owner or "")
+        self._announce_created(session.wire_json(), session.owner or "")
 
     def edit(self, change: Callable[[Session], Session], *, touch: bool = True) -> Session:
         """`touch` sets `time.updated`."""
@@ -130,7 +103,7 @@ class SessionTx:
     def update(self, session: Session) -> None:
         """`session` must have been read in this transaction, or changes of others meanwhile would be lost."""
         self.put_unannounced(session)
-        self.announce(EventSessionUpdated.around_info(self.session_id, session.wire_json()))
+        self.announce(events.EventSessionUpdated.around_info(self.session_id, session.wire_json()))
 
     def put_unannounced(self, session: Session) -> None:
         """Stores the session without an event; a later change announces it."""
@@ -138,17 +111,20 @@ class SessionTx:
 
     def transfer(self, session: Session, owner: str) -> None:
         """To the former owner the session is announced as deleted, to the new one as created."""
-        self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
+        self.announce(events.EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
         session = session.model_copy(update={"owner": owner or None})
         self.put_unannounced(session)
-        for event in (EventSessionCreated, EventSessionUpdated):
-            self.announce(event.around_info(self.session_id, session.wire_json()), owner=owner)
+        self._announce_created(session.wire_json(), owner)
+
+    def _announce_created(self, session: bytes, owner: str | None = None) -> None:
+        for event in (events.EventSessionCreated, events.EventSessionUpdated):
+            self.announce(event.around_info(self.session_id, session), owner=owner)
 
     def delete(self, session: Session) -> None:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
         for statement in (self.tx.sql.delete_approvals, self.tx.sql.delete_session):
             self.tx.execute(statement, {"gone": self.session_id})
-        self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
+        self.announce(events.EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
 
     # Messages and parts.
 
@@ -157,12 +133,12 @@ class SessionTx:
         self.tx.put(self.tx.sql.put_message, row)
         self._messages[row["id"]] = row
         info = rows.message_value(self.session_id, row["id"], row["parent_id"], row["body"])
-        self.announce(EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
+        self.announce(events.EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
 
     def put_part(self, row: Row) -> None:
         self._put_parts([row])
         part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
-        self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
+        self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def replace_part(self, row: Row) -> None:
         """For a change by a client, which may leave no text to search: `put_part` alone would keep the earlier one."""
@@ -184,13 +160,13 @@ class SessionTx:
         gone = {"of_session": self.session_id, "gone": message_id}
         for statement in (self.tx.sql.delete_message_parts, self.tx.sql.delete_message):
             self.tx.execute(statement, gone)
-        self.announce(EventMessageRemoved(properties=MessageRef(session_id=self.session_id, message_id=message_id)))
+        self.announce(events.EventMessageRemoved(properties=events.MessageRef(session_id=self.session_id, message_id=message_id)))
 
     def remove_part(self, message_id: str, part_id: str) -> None:
         gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
         self.tx.execute(self.tx.sql.delete_part, gone)
-        removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
-        self.announce(EventMessagePartRemoved(properties=removed))
+        removed = events.PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
+        self.announce(events.EventMessagePartRemoved(properties=removed))
 
     def message(self, message_id: str) -> MessageWithParts | None:
         """None also for a damaged message."""
@@ -209,16 +185,16 @@ class SessionTx:
 
     def enqueue_prompt(self, row: Row) -> None:
         self.tx.put(self.tx.sql.put_queued_prompt, row)
-        queued = QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])
-        self.announce(EventPromptQueued(properties=queued))
+        queued = events.QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])
+        self.announce(events.EventPromptQueued(properties=queued))
 
     def dequeue_prompt(self, queued_id: str, message_id: str | None = None) -> None:
         """Raises NotQueued if the prompt does not wait any more."""
         if not work_rows.is_queued(self.connection, self.session_id, queued_id):
             raise NotQueued(queued_id)
         self.tx.execute(self.tx.sql.delete_queued_prompt, {"gone": queued_id})
-        dequeued = QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)
-        self.announce(EventPromptDequeued(properties=dequeued))
+        dequeued = events.QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)
+        self.announce(events.EventPromptDequeued(properties=dequeued))
 
     # Sums.
 
@@ -241,7 +217,7 @@ class SessionTx:
         stored = self.tx.execute(statement, values).one_or_none()  # none: the step was counted before, or the session is gone
         shown = session_rows.session_json(stored) if stored is not None else None
         if shown is not None:
-            self.announce(EventSessionUpdated.around_info(self.session_id, shown))
+            self.announce(events.EventSessionUpdated.around_info(self.session_id, shown))
 
     # Other values of a session.
 
@@ -251,8 +227,8 @@ class SessionTx:
         self.tx.execute(self.tx.sql.put_lease_status, shown)
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
-        self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
-        self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
+        self._put_body(self.tx.sql.put_todo, todos)
+        self.announce(events.EventTodoUpdated(properties=events.TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
         """Stores a diff that was not computed from the session's trees: the next turn computes it again in any case."""
@@ -264,7 +240,7 @@ class SessionTx:
         self.announce_diff(diffs)
 
     def announce_diff(self, diffs: bytes) -> None:
-        self.announce(EventSessionDiff.of_json(sessionID=self.session_id, diff=orjson.Fragment(diffs)))
+        self.announce(events.EventSessionDiff.of_json(sessionID=self.session_id, diff=orjson.Fragment(diffs)))
 
     def put_diff_basis(self, basis: str) -> None:
         """Stores what the stored diff was computed from."""
@@ -276,26 +252,26 @@ class SessionTx:
     def delete_share(self) -> None:
         self.tx.execute(self.tx.sql.delete_share, {"gone": self.session_id})
 
-    def _body_row(self, items: Sequence[bytes]) -> Row:
-        return {"session_id": self.session_id, "body": rows.json_array(items).decode()}
+    def _put_body(self, put: Put, items: Sequence[Wire]) -> None:
+        body = rows.json_array([item.wire_json() for item in items]).decode()
+        self.tx.put(put, {"session_id": self.session_id, "body": body})
 
     # Whole histories.
 
-    def copy_history(self, session: Session, copy: HistoryCopy) -> None:
-        """Creates the session with messages of another one, and announces them message by message."""
+    def copy_history(self, session: Session, copy: Row) -> None:
+        """Creates the session with messages of another one, and announces them message by message. `copy`: the parameters of
+        `Statements.copy_history`."""
         self.tx.put(self.tx.sql.add_session, rows.session_row(session))
         for statement in self.tx.sql.copy_history:
-            self.tx.execute(statement, asdict(copy))
+            self.tx.execute(statement, copy)
         stored = message_rows.all_messages(self.connection, self.session_id)
         steps = [row.body for row in stored.parts if row.type == "step-finish"]
         sums = {"of_session": self.session_id, **sums_of_bodies(steps).added()}
-        created = orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one()))
-        for event in (EventSessionCreated, EventSessionUpdated):
-            self.announce(event.around_info(self.session_id, created))
+        self._announce_created(orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one())))
         for message in rows.message_values(self.session_id, stored):
-            self.announce(EventMessageUpdated.around_info(self.session_id, orjson.dumps(message["info"])))
+            self.announce(events.EventMessageUpdated.around_info(self.session_id, orjson.dumps(message["info"])))
             for part in message["parts"]:
-                self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
+                self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def put_history(
         self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
@@ -305,6 +281,6 @@ class SessionTx:
         self._messages.update((message["id"], message) for message in messages)
         self._put_parts(parts)
         if todos:
-            self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
+            self._put_body(self.tx.sql.put_todo, todos)
         if diffs:
-            self.tx.put(self.tx.sql.put_diff, self._body_row([diff.wire_json() for diff in diffs]))
+            self._put_body(self.tx.sql.put_diff, diffs)

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any, ClassVar, NamedTuple, assert_never
+from typing import Any, ClassVar, assert_never
 
 from app.project.config.flags import Flags
 from app.project.location import Location
@@ -24,14 +24,12 @@ from app.schema.part import (
     AgentPart,
     CompactionPart,
     Completed,
-    Failed,
     FilePart,
     Part,
     PatchPart,
     Pending,
     ReasoningPart,
     RetryPart,
-    Running,
     SnapshotPart,
     StepFinishPart,
     StepStartPart,
@@ -64,13 +62,6 @@ def may_share(config: Config, flags: Flags) -> bool:
 def shares_automatically(config: Config, flags: Flags) -> bool:
     """Whether new sessions are shared automatically."""
     return may_share(config, flags) and (config.share == "auto" or flags.auto_share)
-
-
-class SharedBody(NamedTuple):
-    """The JSON of a SharedConversation."""
-
-    body: bytes
-    etag: str
 
 
 class Shares:
@@ -108,23 +99,18 @@ class Shares:
     async def is_shared(self, share_id: str) -> bool:
         return _ID.fullmatch(share_id) is not None and await self._store.query(session_rows.shared_session, share_id) is not None
 
-    async def visit(self, share_id: str) -> SharedBody:
-        """Raises NotFound, with the same message for every unknown id."""
+    async def visit(self, share_id: str) -> tuple[bytes, str]:
+        """The JSON of a SharedConversation, and its ETag. Raises NotFound, with the same message for every unknown id."""
         async with self._rendering:
             stored = await self._store.query(_read_shared, share_id) if _ID.fullmatch(share_id) else None
             if stored is None:
                 raise NotFound("Nothing is shared here: the link is wrong, or the session is no longer shared.")
-            live = {part_id: part.model_copy() for part_id, part in self._store.live.of(stored.session.id).items()}
+            live = {part_id: part.model_copy() for part_id, part in self._store.live.of(stored[0].id).items()}
             return await asyncio.to_thread(_render, stored, live)
 
 
-class _SharedRows(NamedTuple):
-    """`diff` and `todos` as JSON."""
-
-    session: Session
-    messages: message_rows.StoredMessages
-    diff: str
-    todos: str
+_SharedRows = tuple[Session, message_rows.StoredMessages, str, str]
+"""The session, its messages, and its diff and todos as JSON."""
 
 
 def _read_shared(connection: Connection, share_id: str) -> _SharedRows | None:
@@ -133,19 +119,19 @@ def _read_shared(connection: Connection, share_id: str) -> _SharedRows | None:
     if session_id is None or session is None:
         return None
     diff, todos = (session_rows.body_of(connection, table, session_id) or "[]" for table in (tables.DIFF, tables.TODO))
-    return _SharedRows(rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos)
+    return rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos
 
 
-def _render(stored: _SharedRows, live: Mapping[str, Part]) -> SharedBody:
-    session = stored.session
-    history = rows.read_messages(session.id, stored.messages, live)
+def _render(stored: _SharedRows, live: Mapping[str, Part]) -> tuple[bytes, str]:
+    session, messages, diff, todos = stored
+    history = rows.read_messages(session.id, messages, live)
     body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
         shared_session(session).wire_json(),
         MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
-        stored.diff.encode(),
-        stored.todos.encode(),
+        diff.encode(),
+        todos.encode(),
     )
-    return SharedBody(body, f'"{hashlib.sha256(body).hexdigest()}"')
+    return body, f'"{hashlib.sha256(body).hexdigest()}"'
 
 
 # Filters a conversation for visitors of a share link. Pure. Removes paths of files and projects on the server, system prompts,
@@ -225,16 +211,12 @@ def _file(part: FilePart) -> FilePart:
 
 
 def _state(state: ToolState) -> ToolState:
-    match state:
-        case Pending():
-            return state
-        case Running() | Failed():
-            return state.model_copy(update={"metadata": _metadata(state.metadata)})
-        case Completed():
-            attachments = [_file(file) for file in state.attachments or []] or None
-            return state.model_copy(update={"metadata": _metadata(state.metadata), "attachments": attachments})
-        case _:
-            assert_never(state)
+    if isinstance(state, Pending):
+        return state
+    shown = state.model_copy(update={"metadata": _metadata(state.metadata)})
+    if isinstance(shown, Completed):
+        shown.attachments = [_file(file) for file in shown.attachments or []] or None
+    return shown
 
 
 def _metadata(metadata: Metadata | None) -> dict[str, Any]:

@@ -226,21 +226,15 @@ class Store:
         self._read_session(session_id, session)  # raises DamagedSession
         return messages[0]
 
-    async def messages(self, session_id: str) -> list[MessageWithParts]:
-        """The whole history, oldest first."""
-        return (await self.session_and_messages(session_id))[1]
-
     async def session_and_messages(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
+        """With the whole history, oldest first."""
         session, stored = await self._with_session(session_id, message_rows.all_messages)
         messages = rows.read_messages(session_id, stored, self.live.of(session_id))
         return self._read_session(session_id, session), messages
 
-    async def live_messages(self, session_id: str) -> list[MessageWithParts]:
-        """The messages that the model is sent: from the newest finished compaction on, prompts without their diffs."""
-        return (await self.conversation(session_id)).messages
-
     async def conversation(self, session_id: str) -> Conversation:
-        """As of one moment. Also makes later ids newer than those of the messages, whichever server made these."""
+        """The session and the messages that the model is sent, as of one moment: from the newest finished compaction on, prompts
+        without their diffs. Also makes later ids newer than those of the messages, whichever server made these."""
         session, stored = await self._with_session(session_id, message_rows.live_messages)
         if stored.messages:
             message_id = stored.messages[-1].id

@@ -156,7 +156,24 @@ class Summaries:
         not overwrite newer data: updates of one session run one after another, and a diff that a revert stored meanwhile stays.
         Raises NotFound if the session or the prompt is deleted."""
         async with self._updating.setdefault(session_id, asyncio.Lock()):
-            return await self._update(location, trees, session_id, prompt_id)
+            facts = await self._store.query(_facts, session_id, prompt_id)
+            if facts.current == facts.stored or (trees is None and str(facts.session)):
+                return 0
+            of_session, of_prompt = await _compute(trees, facts, location)
+
+            def put(tx: SessionTx) -> int:
+                session, prompt, basis = tx.session_and_prompt(prompt_id)
+                if session.revert is not None or _Basis.read(basis) != facts.stored:
+                    log.debug("a newer diff of %s was stored meanwhile", session_id)
+                    return 0
+                digest = _put_session_diff(tx, session, of_session, facts.stored.digest)
+                if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
+                    _summary_of(prompt).diffs = of_prompt
+                    tx.put_message(message_row(prompt))
+                tx.put_diff_basis(replace(facts.current, digest=digest).json())
+                return sum(len(event.payload) for event in tx.tx.events)
+
+            return await self._store.write(session_id, location.directory, put)
 
     async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
         """Stores and announces the first diff of a session, whose only step left `tree` unchanged. Returns the diff's basis."""
@@ -169,26 +186,6 @@ class Summaries:
 
         await self._store.write(session_id, location.directory, put)
         return basis
-
-    async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        facts = await self._store.query(_facts, session_id, prompt_id)
-        if facts.current == facts.stored or (trees is None and str(facts.session)):
-            return 0
-        of_session, of_prompt = await _compute(trees, facts, location)
-
-        def put(tx: SessionTx) -> int:
-            session, prompt, basis = tx.session_and_prompt(prompt_id)
-            if session.revert is not None or _Basis.read(basis) != facts.stored:
-                log.debug("a newer diff of %s was stored meanwhile", session_id)
-                return 0
-            digest = _put_session_diff(tx, session, of_session, facts.stored.digest)
-            if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
-                _summary_of(prompt).diffs = of_prompt
-                tx.put_message(message_row(prompt))
-            tx.put_diff_basis(replace(facts.current, digest=digest).json())
-            return sum(len(event.payload) for event in tx.tx.events)
-
-        return await self._store.write(session_id, location.directory, put)
 
     async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
         """Sets the title of a session that has its default title, and of its first prompt's summary; counts the title's usage.

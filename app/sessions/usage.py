@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from app.record.engine import Connection, Database
 from app.record.maintenance import database_bytes
-from app.record.repositories import account_rows, directory_rows
+from app.record.repositories import account_rows, session_rows
 from app.record.repositories.account_rows import DAY_MS, UsageFilter
 from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooLarge
@@ -164,7 +163,7 @@ def usage_report(connection: Connection, wanted: UsageFilter, group: UsageGroup)
 
 def _key(group: UsageGroup, values: tuple[Any, ...]) -> str:
     if group == "day":
-        return datetime.fromtimestamp(values[0] * DAY_MS / 1000, UTC).date().isoformat()
+        return clock.iso_utc(int(values[0]) * DAY_MS)[:10]
     return "/".join(values)
 
 
@@ -204,19 +203,14 @@ class ProjectFull(ServiceError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    used: int
-    database: int
-
-
 class ProjectQuota:
     """Measuring a project reads all of it, so it is postponed until the database has grown enough to matter."""
 
     def __init__(self, database: Database, max_bytes: int) -> None:
         self._database = database
         self._max_bytes = max_bytes
-        self._measured: dict[str, _Measured] = {}
+        self._measured: dict[str, tuple[int, int]] = {}
+        """By project, the bytes of it and of the database when it was measured."""
         self._unchecked_until = float("-inf")
         self._checking = asyncio.Lock()
 
@@ -233,10 +227,10 @@ class ProjectQuota:
             self._unchecked_until = time.monotonic() + _RECHECK_SECONDS
         if database < self._max_bytes:
             return
-        measured = self._measured.get(project_id)
-        if measured is not None and 0 <= database - measured.database < self._max_bytes - measured.used:
+        used, before = self._measured.get(project_id, (self._max_bytes, 0))
+        if 0 <= database - before < self._max_bytes - used:
             return  # even if everything stored since the measurement belongs to this project
-        used = await self._database.read(partial(directory_rows.project_bytes, project_id=project_id))
-        self._measured[project_id] = _Measured(used, database)
+        used = await self._database.read(partial(session_rows.project_bytes, project_id=project_id))
+        self._measured[project_id] = used, database
         if used >= self._max_bytes:
             raise ProjectFull(used, self._max_bytes)

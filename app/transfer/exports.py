@@ -6,7 +6,7 @@ moment, takes no memory however long the session is, and a slow client holds nei
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
@@ -61,7 +61,7 @@ async def export_session(store: Store, directory: Path, session_id: str, form: D
     NotFound, NoRoomToExport."""
     await store.barrier()
     try:
-        return await store.query(_write, directory, session_id, _FORMS[form], children)
+        return await store.query(_write, directory, session_id, _json if form == "json" else _markdown, children)
     except OSError as error:
         if error.errno in (ENOSPC, EDQUOT):
             raise NoRoomToExport from error
@@ -82,20 +82,15 @@ def _write(connection: Connection, directory: Path, session_id: str, form: Form,
 
 
 def _sessions(connection: Connection, session_id: str, children: bool) -> list[Session]:
-    """The session, then its descendants, parents first."""
+    """The session, then its descendants: parents first, the children of each parent oldest first."""
     tree = session_rows.session_tree(connection, session_id)
     if not tree:
         raise SessionNotFound(session_id)
-    found = [rows.read_session(session_id, row) for row in (reversed(tree) if children else tree[-1:])]
+    found = [rows.read_session(session_id, row) for row in (tree if children else tree[-1:])]
     # The owner and the share link belong to this server.
-    root, *others = [each.model_copy(update={"owner": None, "share": None}) for each in found]
-    return [root, *_parents_first(root, others)]
-
-
-def _parents_first(root: Session, others: list[Session]) -> list[Session]:
-    """The children of each parent oldest first."""
-    ordered, of_generation = [], {root.id}
-    while generation := [each for each in reversed(others) if each.parent_id in of_generation]:
+    *others, root = [each.model_copy(update={"owner": None, "share": None}) for each in found]
+    ordered, of_generation = [root], {root.id}
+    while generation := [each for each in others if each.parent_id in of_generation]:
         ordered.extend(generation)
         of_generation = {each.id for each in generation}
     return ordered
@@ -135,6 +130,3 @@ def _markdown(connection: Connection, sessions: Sequence[Session]) -> Iterator[b
                 yield markdown.message(message).encode()
         body = session_rows.body_of(connection, tables.DIFF, session.id)
         yield markdown.diffs(_DIFFS.validate_json(body) if body else []).encode()
-
-
-_FORMS: Mapping[DocumentFormat, Form] = {"json": _json, "markdown": _markdown}

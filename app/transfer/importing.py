@@ -22,6 +22,7 @@ from app.schema.errors import MessageAbortedError, MessageData, ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.session import Revert, Session
 from app.sessions import rows
+from app.sessions.live import compacting
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.usage import ProjectQuota, session_sums, sums_of_messages
@@ -89,11 +90,6 @@ def _document_of_shared(body: bytes, url: str) -> bytes:
 
 
 UNFINISHED = MessageAbortedError(data=MessageData(message="This answer was unfinished when its session was imported."))
-
-
-def finished_session(session: Session) -> Session:
-    """The session without anything that runs."""
-    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": None})})
 
 
 def finished_message(message: MessageWithParts) -> MessageWithParts:
@@ -170,10 +166,6 @@ class Importer:
         sessions = await self.store(document, destination)
         return ImportedSessions(info=await self._store.session(document.info.id), sessions=sessions, notes=notes)
 
-    async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
-        """The sessions among these that are stored already, whoever owns them."""
-        return frozenset(await self._store.query(session_rows.owners, session_ids))
-
     async def store(self, document: SessionDocument, destination: Destination, beside: Beside | None = None) -> list[str]:
         """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. Stores all or nothing,
         including what `beside` writes. The caller has checked the document, and decided about `parentID`, `share` and `revert`,
@@ -207,14 +199,10 @@ class Importer:
         location = destination.location
         await self._quota.require_room(location.project_id)
         state = await self._store.query(session_rows.session_state, stored.info.id)
-        if (
-            state is None
-            or state.messages != len(stored.messages)
-            or rows.read_session(stored.info.id, state.session) != stored.info
-        ):
+        if state is None or state.messages != len(stored.messages) or rows.read_session(stored.info.id, state) != stored.info:
             raise SessionChanged(stored.info.id)
         kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
-        session = finished_session(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)}))
+        session = compacting(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)}), None)
         added = sums_of_messages(by.messages).plus(session_sums(stored.info), -1)
         message_rows, part_rows = _rows(by)
 
@@ -244,7 +232,7 @@ def _placed(info: Session, messages: Sequence[MessageWithParts], destination: De
         "no_undo": destination.location.no_undo,
         **sums_of_messages(messages).of_session(),
     }
-    return finished_session(info.model_copy(update=placed))
+    return compacting(info.model_copy(update=placed), None)
 
 
 def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:

@@ -13,6 +13,7 @@ from app.schema.part import (
     Completed,
     Failed,
     FilePart,
+    ModelRef,
     Part,
     PatchPart,
     ReasoningPart,
@@ -34,10 +35,8 @@ def heading(session: Session) -> str:
 
 def message(each: MessageWithParts) -> str:
     info = each.info
-    if isinstance(info, AssistantMessage):
-        title = ["Assistant", info.agent, f"{info.provider_id}/{info.model_id}", _time(info.time.created)]
-    else:
-        title = ["User", info.agent, f"{info.model.provider_id}/{info.model.model_id}", _time(info.time.created)]
+    model: AssistantMessage | ModelRef = info if isinstance(info, AssistantMessage) else info.model
+    title = [info.role.capitalize(), info.agent, f"{model.provider_id}/{model.model_id}", _time(info.time.created)]
     blocks = [f"## {' · '.join(map(_inline, title))}", *(block for part in each.parts for block in _part(part))]
     if isinstance(info, AssistantMessage) and info.error is not None:
         blocks.append(f"**{info.error.name}**\n\n{fenced(getattr(info.error.data, 'message', ''))}")

@@ -4,7 +4,6 @@ database with the server's secret. Budgets are checked before each call: running
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -112,7 +111,7 @@ class Budgets:
 
 
 def today() -> str:
-    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date().isoformat()
+    return clock.iso_utc(clock.now_ms())[:10]
 
 
 def _reached(limits: DayLimits, cost: float, tokens: int) -> str | None:

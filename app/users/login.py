@@ -2,7 +2,6 @@
 event stream. Each says who makes the request: a user, or the operator."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -20,7 +19,7 @@ from app.record.engine import StorageError
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
-from app.users.tokens import EventTokens, MemoryEventTokens, OneTimeTokens, TokenStore
+from app.users.tokens import LIFETIME_MS, EventTokens, OneTimeTokens, TokenStore
 from app.users.users import Users
 from app.util.secrets import one_line
 from app.util.tasks import FailureLog
@@ -167,7 +166,7 @@ class Login:
         self._users = users
         self._oidc = oidc
         self._required = password is not None or oidc is not None
-        self.event_tokens = event_tokens or MemoryEventTokens()
+        self.event_tokens = event_tokens or OneTimeTokens[Principal](LIFETIME_MS)
         self.connect_tickets = OneTimeTokens[tuple[str, Principal]](TICKET_SECONDS * 1000)
         """Each opens the terminal of an id, with its user's login."""
 
@@ -188,7 +187,7 @@ class Login:
         tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
         if tickets is None:
             return await self.check(scope, authorization)
-        pty_id, principal = self.connect_tickets.redeem(tickets[-1]) or (None, OPERATOR)
+        pty_id, principal = await self.connect_tickets.redeem(tickets[-1]) or (None, OPERATOR)
         if pty_id is None or pty_id != connected_terminal(scope["path"]):
             _log_refused(scope, "its connect ticket does not hold")
             return None
@@ -202,15 +201,12 @@ class Login:
         scheme, credentials = _parts(authorization)
         if not scheme:
             return LoginDenied()
-        checked = await self._checked(scope, scheme, credentials)
+        by_token = await self._by_token(credentials) if scheme == "bearer" else None
+        checked = by_token or await self._by_password(scheme, credentials, _address(scope))
         if isinstance(checked, LoginDenied):
             level = logging.DEBUG if checked.retry_after else logging.WARNING  # many of them are one event
             _log_refused(scope, f"its {scheme[:20]} credentials do not hold", level)
         return checked
-
-    async def _checked(self, scope: Mapping[str, Any], scheme: str, credentials: str) -> AcceptedLogin | LoginDenied:
-        by_token = await self._by_token(credentials) if scheme == "bearer" else None
-        return by_token or await self._by_password(scheme, credentials, _address(scope))
 
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
         """Whether the login that a stream was opened with is still valid for its principal. If the database or the file of tokens
@@ -287,7 +283,7 @@ def _parts(authorization: str | None) -> tuple[str, str]:
 def _decoded(credentials: str) -> bytes:
     try:
         return base64.b64decode(credentials, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return b""
 
 

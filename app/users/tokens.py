@@ -1,7 +1,6 @@
 """The server's own secret, of which users' keys are encrypted and event ids are sealed; and the tokens of clients."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import orjson
 
 from app.events.bus.base import NEVER_GIVEN, PREFIX
-from app.users.principal import OPERATOR, Principal, Role
+from app.users.principal import Principal, Role
 from app.util import clock
 from app.util.data_files import PrivateFileStamp, PrivateJson
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from app.record.writer import Tx, Writer
 
 
-# The server's own secret, of which users' keys are encrypted and event ids are sealed: OPENSESSION_SECRET_KEY, or a random one
-# that is made on first use in `secret.json` in the data directory, which only its owner can read. Of several keys (in the setting
-# separated by commas) the first encrypts and all decrypt, so that they can be rotated.
+# The server's own secret is OPENSESSION_SECRET_KEY, or a random one that is made on first use in `secret.json` in the data
+# directory, which only its owner can read. Of several keys (in the setting separated by commas) the first encrypts and all
+# decrypt, so that they can be rotated.
 
 
 class ServerSecret:
@@ -111,15 +110,13 @@ class UserCursors:
         return NEVER_GIVEN
 
 
-@lru_cache(1024)
-def _cursors(keys: tuple[bytes, ...], name: str) -> UserCursors:
-    return UserCursors(keys, name)
+_cursors = lru_cache(1024)(UserCursors)
 
 
 def _decoded(cursor: str) -> bytes:
     try:
         block = base64.b64decode(cursor.encode("ascii") + b"==", altchars=b"-_", validate=True)
-    except (binascii.Error, UnicodeEncodeError):
+    except ValueError:
         return b""
     return block if len(block) == _BLOCK.size else b""
 
@@ -234,14 +231,15 @@ MOST = 1_000
 
 
 class OneTimeTokens(Generic[T]):
-    """The tokens of one server. If too many wait, the oldest is dropped."""
+    """The tokens of one server. If too many wait, the oldest is dropped. The time that `redeem` takes tells only whether there is
+    such a token."""
 
     def __init__(self, lifetime_ms: int) -> None:
         self._lifetime_ms = lifetime_ms
         self._issued: OrderedDict[str, tuple[int, T]] = OrderedDict()
         """By the token, when it expires, and what it opens."""
 
-    def issue(self, opened: T) -> tuple[str, int]:
+    async def issue(self, opened: T) -> tuple[str, int]:
         """A token, and its expiry (epoch milliseconds)."""
         token, expires = secrets.token_urlsafe(32), clock.now_ms() + self._lifetime_ms
         self._issued[token] = expires, opened
@@ -249,23 +247,10 @@ class OneTimeTokens(Generic[T]):
             self._issued.popitem(last=False)
         return token, expires
 
-    def redeem(self, token: str) -> T | None:
+    async def redeem(self, token: str) -> T | None:
         """What the token opens; only once."""
         expires, opened = self._issued.pop(token, (0, None))
         return opened if expires > clock.now_ms() else None
-
-
-class MemoryEventTokens:
-    """Each opens one stream of a principal. The time that `redeem` takes tells only whether there is such a token."""
-
-    def __init__(self) -> None:
-        self._tokens = OneTimeTokens[Principal](LIFETIME_MS)
-
-    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
-        return self._tokens.issue(principal)
-
-    async def redeem(self, token: str) -> Principal | None:
-        return self._tokens.redeem(token)
 
 
 class StoredEventTokens:
@@ -274,7 +259,7 @@ class StoredEventTokens:
     def __init__(self, writer: "Writer") -> None:
         self._writer = writer
 
-    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+    async def issue(self, principal: Principal) -> tuple[str, int]:
         """Raises StorageError."""
         token = secrets.token_urlsafe(32)
         row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
@@ -290,12 +275,13 @@ class StoredEventTokens:
         """Raises StorageError."""
         wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
         redeemed = await self._writer.commit(lambda tx: tx.execute(tx.sql.redeem_event_token, wanted).scalar_one_or_none())
-        return _principal(redeemed) if redeemed else None
+        if redeemed is None:
+            return None
+        fields = orjson.loads(redeemed)
+        return Principal(
+            fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]), fields.get("token", "")
+        )
 
 
-EventTokens = MemoryEventTokens | StoredEventTokens
-
-
-def _principal(stored: str) -> Principal:
-    fields = orjson.loads(stored)
-    return Principal(fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]), fields.get("token", ""))
+EventTokens = OneTimeTokens[Principal] | StoredEventTokens
+"""Each opens one stream of a principal."""

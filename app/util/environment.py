@@ -39,17 +39,13 @@ def data_home() -> Path:
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
-def config_home() -> Path:
-    return _xdg("XDG_CONFIG_HOME", ".config")
-
-
 def state_home() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
 def opencode_config_dir() -> Path:
     """`~/.config/opencode`: OpenCode's global configuration."""
-    return config_home() / "opencode"
+    return _xdg("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
 @cache

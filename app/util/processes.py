@@ -50,10 +50,16 @@ def pid_namespace() -> str:
 
 def _started(pid: int) -> str:
     """The start time of a process in kernel ticks; empty if there is no such process. Without /proc, "alive" for any process."""
+    facts = _stat(pid)
+    return facts[19] if facts else _alive(pid)
+
+
+def _stat(pid: int) -> list[str]:
+    """The state of a process, and what the kernel says of it after that; empty without such a process, or without /proc."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return _alive(pid)
+        return []
 
 
 def _alive(pid: int) -> str:
@@ -107,7 +113,7 @@ def _found(wanted: Callable[[str], bool]) -> set[int]:
     sessions = {_session_of(pid) for pid, mark in marks.items() if wanted(mark)} - {None, _session_of(os.getpid())}
     marked = {pid for pid, mark in marks.items() if wanted(mark) and pid != os.getpid()}
     beside = {pid for pid in _pids() if _session_of(pid) in sessions} if sessions else set()
-    return {pid for pid in marked | beside if not _is_zombie(pid)}
+    return {pid for pid in marked | beside if _stat(pid)[:1] not in ([], ["Z"])}
 
 
 def _pids() -> list[int]:
@@ -131,13 +137,6 @@ def _session_of(pid: int) -> int | None:
         return os.getsid(pid)
     except OSError:
         return None
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def _signal(pids: set[int], number: int) -> None:

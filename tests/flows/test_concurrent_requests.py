@@ -521,9 +521,13 @@ async def test_a_prompt_that_begins_as_another_server_begins_does_as_it_says(
 
 
 async def test_a_shell_line_is_shown_as_busy_on_other_servers(app: RunningApp, session: str) -> None:
+    async def shown() -> list[str]:
+        leases = await app.services.store.query(work_rows.leases)
+        return [lease.status for lease in leases if lease.directory == str(app.directory) and lease.status is not None]
+
     body = {"agent": "build", "command": "sleep 30"}
     line = asyncio.create_task(app.client.post(f"/session/{session}/shell", json=body))
-    await until(lambda: app.services.store.query(work_rows.lease_statuses, str(app.directory)))
+    await until(shown)
     await app.post(f"/session/{session}/abort")
     await line
 

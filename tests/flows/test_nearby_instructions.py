@@ -80,7 +80,8 @@ async def test_when_their_read_was_pruned_they_are_given_again(app: RunningApp, 
     app.provider.add([read("lib/code.py", "c1")], [say("Read.")], [read("lib/code.py", "c2")], [say("Again.")])
     await app.prompt(session, "Read")
     store = app.services.store
-    [part] = [part for message in await store.messages(session) for part in message.parts if isinstance(part, ToolPart)]
+    _, history = await store.session_and_messages(session)
+    [part] = [part for message in history for part in message.parts if isinstance(part, ToolPart)]
     assert isinstance(part.state, Completed)
     part.state.time.compacted = 1
     row = part_row(part)

@@ -228,7 +228,7 @@ class Sequence:
         self.steps = kept
 
     async def stored(self) -> list[tuple[str, list[str]]]:
-        history = await self.store.messages(self.session)
+        _, history = await self.store.session_and_messages(self.session)
         return [(message.info.id, [part.id for part in message.parts]) for message in history]
 
     async def store_message(self, step: Step, tree: str = "", after: str = "") -> None:

@@ -158,7 +158,7 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         app.provider.add([say("Paris.")])
         await app.prompt(session, "The capital of France?")
         store = app.services.store
-        info = (await store.messages(session))[-1].info
+        info = (await store.session_and_messages(session))[1][-1].info
         assert isinstance(info, AssistantMessage)
         open_summary = info.model_copy(update={"id": ids.ascending("message"), "summary": True, "finish": None})
         open_summary.time = AssistantTime(created=1)

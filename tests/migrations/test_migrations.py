@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from app import __version__, cli
 from app.record.engine import make_engine
 from app.record.migrate import HEAD, migrations_dir, revision, upgrade
-from app.record.repositories import directory_rows, journal_rows, session_rows, webhook_rows, work_rows
+from app.record.repositories import journal_rows, session_rows, webhook_rows, work_rows
 from app.record.tables import METADATA
 from app.record.text_search import FTS
 from app.sessions.session_tx import UNKNOWN_BASIS
@@ -174,7 +174,7 @@ def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
     )
     upgrade(engine)
     with engine.begin() as connection:
-        found = {(permission, pattern) for permission, pattern in directory_rows.approvals(connection, "p")}
+        found = {(permission, pattern) for permission, pattern in session_rows.approvals(connection, "p")}
     assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
     [body] = values_of(engine, "SELECT body FROM pending_ask WHERE id = 'per_1'")
     assert json.loads(body) == {**request, "always": ["/srv/data/*"]}

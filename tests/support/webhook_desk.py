@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from app.record.repositories import journal_rows, webhook_rows
 from app.record.writer import Writer
 from app.sessions.live_parts import SessionPublisher
 from app.transfer.webhooks.message import SendResult, WebhookMessage
-from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices
+from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker
 from app.users.principal import OPERATOR
 from app.users.tokens import ServerSecret
 from app.users.users import Users
@@ -81,7 +81,8 @@ class WebhookDesk:
     writer: Writer
     users: Users
     bus: MemoryBus
-    services: WorkerServices
+    owners: WebhookOwners
+    sleep: Callable[[float], Awaitable[object]]
 
     async def add(self, **fields: Any) -> Any:
         """A webhook's row, claimed by SERVER."""
@@ -120,7 +121,7 @@ class WebhookDesk:
         return [(owner, event["properties"]) for owner, event in events if event["type"] == kind]
 
     def worker(self, row: Any, sender: Any, secret: str | None = "whsec_unused") -> WebhookWorker:
-        return WebhookWorker(row, secret, sender, self.services)
+        return WebhookWorker(row, secret, sender, self.database, self.writer, self.owners, self.sleep)
 
     @asynccontextmanager
     async def working(self, row: Any, sender: Any, **options: Any) -> AsyncIterator["asyncio.Task[None]"]:
@@ -145,7 +146,7 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     writer, users = Writer(database, SessionPublisher(bus).publish), Users(database)
     owners = WebhookOwners(users, ServerSecret("test", data_dir), lambda who, path: who is OPERATOR or path == "/d")
     try:
-        yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))
+        yield WebhookDesk(database, writer, users, bus, owners, jumping.sleep)
     finally:
         await writer.barrier()
         database.close()

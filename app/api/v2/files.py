@@ -123,7 +123,7 @@ async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) ->
 @of_terminal.post("/connect-token", dependencies=WRITES)
 async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
     """A login for one connection, `GET /api/pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
-    return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
+    return await _of(app, who, pty_id, await issue_ticket(app, who, pty_id))
 
 
 @of_terminal.get(

@@ -112,8 +112,7 @@ async def list_sessions(
     directories = None if at.directory is None else [os.path.normpath(at.directory)]  # noqa: ASYNC240  asks no disk
     wanted = SessionFilter(at.project, directories, path=at.subpath or None, owner=who.visible_owner, search=at.search)
     found = [] if workspace else await app.store.sessions_beside(wanted, beside)
-    ends = at.ends(found[0].id, found[-1].id) if found else PageEnds()
-    return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
+    return SessionsResponse(data=[session_info(session) for session in found], cursor=at.ends([session.id for session in found]))
 
 
 @routes.post("", responses=described("ForbiddenError", "ConflictError"), dependencies=WRITES)
@@ -266,8 +265,8 @@ async def messages(
     if cursor is not None:
         at = read_cursor(MessageCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    page = await app.timeline.page(session_id, beside)
-    return SessionMessagesResponse(data=page.entries, cursor=at.ends(page.first, page.last))
+    ids, found = await app.timeline.page(session_id, beside)
+    return SessionMessagesResponse(data=found, cursor=at.ends(ids))
 
 
 @of_one.get("/message/{messageID}", responses=described("SessionNotFoundError", "MessageNotFoundError"), dependencies=READS)
@@ -290,7 +289,7 @@ async def history(
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
 ) -> SessionEventPage:
-    found = (await app.timeline.events(session_id, after, limit)).events
+    found, _ = await app.timeline.events(session_id, after, limit)
     return SessionEventPage(data=found[:limit], has_more=len(found) > limit)
 
 

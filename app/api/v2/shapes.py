@@ -2,6 +2,7 @@
 clients send, else the server's own), the two forms of an answer, and the cursors of pages."""
 
 import base64
+from collections.abc import Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import orjson
@@ -127,12 +128,12 @@ class PageCursor(Wire):
     newer: bool
     order: Order
 
-    def ends(self, first: str | None, last: str | None) -> PageEnds:
-        """The cursors of a page that has items from `first` to `last`; None: the page is empty."""
-        if first is None or last is None:
+    def ends(self, ids: Sequence[str]) -> PageEnds:
+        """The cursors of a page with the items of these ids."""
+        if not ids:
             return PageEnds()
-        previous = self.model_copy(update={"anchor": first, "newer": self.order == "desc"})
-        following = self.model_copy(update={"anchor": last, "newer": self.order == "asc"})
+        previous = self.model_copy(update={"anchor": ids[0], "newer": self.order == "desc"})
+        following = self.model_copy(update={"anchor": ids[-1], "newer": self.order == "asc"})
         return PageEnds(previous=write_cursor(previous), next=write_cursor(following))
 
 

@@ -14,7 +14,6 @@ from app.util.tasks import TaskSet
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-    from redis.asyncio.client import PubSub
 
 
 ANSWER_SECONDS = 2.0
@@ -133,7 +132,8 @@ class RedisLink:
                 if message is None and was_pinged:
                     raise TimeoutError(f"it has answered nothing for {ANSWER_SECONDS:g} s")
                 if message is None:
-                    await _ping(subscriber)
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        await subscriber.ping()  # the answer comes as a message
                 elif message["type"] == "message":
                     self._take(message["data"])
                 was_pinged = message is None
@@ -152,12 +152,6 @@ class RedisLink:
         from redis.asyncio import Redis
 
         return Redis.from_url(self._url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=None, health_check_interval=0)
-
-
-async def _ping(subscriber: "PubSub") -> None:
-    """The answer comes as a message."""
-    async with asyncio.timeout(ANSWER_SECONDS):
-        await subscriber.ping()
 
 
 def _errors() -> tuple[type[Exception], ...]:

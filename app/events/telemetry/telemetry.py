@@ -30,10 +30,6 @@ def wants_traces(environ: Mapping[str, str]) -> bool:
     return exporter == "otlp" or (exporter == "" and any(environ.get(name) for name in endpoints))
 
 
-def wants_contents(environ: Mapping[str, str]) -> bool:
-    return environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower() in _CAPTURING
-
-
 def service_name(environ: Mapping[str, str]) -> str:
     """A given name overrides the variables, so it repeats theirs."""
     if name := environ.get("OTEL_SERVICE_NAME"):
@@ -84,4 +80,5 @@ def _traces(environ: Mapping[str, str]) -> "Traces | None":
     except ImportError as error:
         log.warning("no traces, though OTEL_… variables ask for them: pip install 'opensession[otel]' (%s)", error)
         return None
-    return Traces(service_name(environ), captures_contents=wants_contents(environ))
+    captured = environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
+    return Traces(service_name(environ), captures_contents=captured in _CAPTURING)

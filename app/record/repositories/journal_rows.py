@@ -69,9 +69,14 @@ def database_identity(connection: Connection) -> str:
     return str(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "identity")).scalar_one())
 
 
+def newest_seq(connection: Connection) -> int:
+    """The newest assigned sequence."""
+    return int(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one())
+
+
 def journal_span(connection: Connection) -> tuple[int, int]:
     """(oldest stored, newest assigned) sequence. The oldest is newest + 1 if the journal is empty."""
-    newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
+    newest = newest_seq(connection)
     oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
     return (oldest if oldest is not None else newest + 1, newest)
 
@@ -98,11 +103,6 @@ def journal_page(connection: Connection, cursor: int, directory: str | None, own
         return JournalPage([], newest, newest, is_gap=True)
     rows, is_last = events_after(connection, cursor, directory, max_bytes, owner)
     return JournalPage(rows, newest if is_last else rows[-1].seq, newest, is_last)
-
-
-def newest_seq(connection: Connection) -> int:
-    """The newest assigned sequence."""
-    return journal_span(connection)[1]
 
 
 _OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)

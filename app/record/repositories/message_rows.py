@@ -233,23 +233,17 @@ def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> S
 # Forks.
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryExtent:
-    """The first and the last sequence of the messages and of the parts. `before`: that of the first message that is left out."""
-
-    before: int
-    messages: tuple[int, int]
-    parts: tuple[int, int]
-
-
 _EXTENTS = [
     select(func.min(of.c.seq), func.max(of.c.seq)).where(of.c.session_id == bindparam("session")) for of in (MESSAGE, PART)
 ]
 
 
-def history_extent(connection: Connection, session_id: str, message_id: str | None) -> HistoryExtent | None:
-    """Up to a message, or with None of the whole history. None for an unknown message."""
+def history_extent(
+    connection: Connection, session_id: str, message_id: str | None
+) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
+    """The sequence of the first message behind the history up to a message, or with None of the whole one; and the first and last
+    sequence of all messages and of all parts. None for an unknown message."""
     extents = [connection.execute(query, {"session": session_id}).one() for query in _EXTENTS]
     messages, parts = ((first or 0, last or 0) for first, last in extents)
     before = messages[1] + 1 if message_id is None else message_seq(connection, session_id, message_id)
-    return None if before is None else HistoryExtent(before, messages, parts)
+    return None if before is None else (before, messages, parts)

@@ -1,4 +1,4 @@
-"""Sessions, and the links that show them."""
+"""Projects and their approvals, sessions, and the links that show them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
+    LargeBinary,
     Row,
     Select,
     Text,
     and_,
     bindparam,
+    cast,
     false,
     func,
     literal,
@@ -23,7 +25,7 @@ from sqlalchemy import (
 )
 
 from app.record.repositories.work_rows import HELD_SESSIONS
-from app.record.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
+from app.record.tables import APPROVAL, DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
 from app.record.text_search import fold
 from app.schema.errors import InvalidCursor
 
@@ -63,6 +65,45 @@ def session_value(row: Any) -> dict[str, Any] | None:
 def session_json(row: Any) -> bytes | None:
     value = session_value(row)
     return None if value is None else orjson.dumps(value)
+
+
+# Projects.
+
+
+def projects(connection: Connection, project_ids: Collection[str] | None = None) -> list[str]:
+    """The bodies of some or all projects, the newest used first."""
+    query = select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)
+    if project_ids is not None:
+        query = query.where(PROJECT.c.id.in_(project_ids))
+    return list(connection.execute(query).scalars())
+
+
+def project_bytes(connection: Connection, project_id: str) -> int:
+    """The bytes of the messages and parts of a project's sessions. Reads all of them."""
+    sessions = select(SESSION.c.id).where(SESSION.c.project_id == project_id)
+    sums = [select(func.sum(_bytes(connection, of.c.body))).where(of.c.session_id.in_(sessions)) for of in (MESSAGE, PART)]
+    return sum(connection.execute(query).scalar_one() or 0 for query in sums)
+
+
+def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[int]:
+    """SQLite has `octet_length` only since 3.43."""
+    return func.length(cast(body, LargeBinary)) if connection.dialect.name == "sqlite" else func.octet_length(body)
+
+
+def all_approvals(connection: Connection) -> Sequence[Row[Any]]:
+    """(project_id, permission, pattern), ordered by these."""
+    columns = (APPROVAL.c.project_id, APPROVAL.c.permission, APPROVAL.c.pattern)
+    return connection.execute(select(*columns).order_by(*columns)).all()
+
+
+_APPROVALS = (
+    select(APPROVAL).where(APPROVAL.c.project_id == bindparam("project")).order_by(APPROVAL.c.permission, APPROVAL.c.pattern)
+)
+
+
+def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
+    """(permission, pattern) of every approval in a project."""
+    return [(row.permission, row.pattern) for row in connection.execute(_APPROVALS, {"project": project_id})]
 
 
 # One session.
@@ -129,22 +170,13 @@ def project_of(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_PROJECT_OF, {"id": session_id}).scalar_one_or_none()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """Differs when somebody has changed the session. `newest_part` is a sequence number."""
-
-    session: Row[Any]
-    messages: int
-    newest_part: int | None
-
-
-def session_state(connection: Connection, session_id: str) -> SessionState | None:
-    session = stored_session(connection, session_id)
-    if session is None:
-        return None
-    messages = connection.execute(select(func.count()).where(MESSAGE.c.session_id == session_id)).scalar_one()
-    newest_part = connection.execute(select(func.max(PART.c.seq)).where(PART.c.session_id == session_id)).scalar_one()
-    return SessionState(session, messages, newest_part)
+def session_state(connection: Connection, session_id: str) -> Row[Any] | None:
+    """As `stored_session`, with the number of `messages` and the sequence of the `newest_part`. Differs when somebody has changed
+    the session."""
+    messages = select(func.count()).select_from(MESSAGE).where(MESSAGE.c.session_id == session_id).scalar_subquery()
+    newest = select(func.max(PART.c.seq)).where(PART.c.session_id == session_id).scalar_subquery()
+    query = _ONE_SESSION.add_columns(messages.label("messages"), newest.label("newest_part"))
+    return connection.execute(query, {"id": session_id}).one_or_none()
 
 
 _KEYS = {PROJECT: PROJECT.c.id, TODO: TODO.c.session_id, DIFF: DIFF.c.session_id}
@@ -164,12 +196,11 @@ _CHILDREN = (
     .where(SESSION.c.parent_id.in_(bindparam("ids", expanding=True)))
     .order_by(SESSION.c.seq)
 )
-_SOME_SESSIONS = select(*SESSION_COLUMNS).where(_AMONG)
 
 
 def some_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
     """The rows of those sessions that exist."""
-    return connection.execute(_SOME_SESSIONS, {"ids": list(session_ids)}).all()
+    return connection.execute(select(*SESSION_COLUMNS).where(_AMONG), {"ids": list(session_ids)}).all()
 
 
 def children_of(connection: Connection, session_ids: Collection[str]) -> list[str]:
@@ -208,23 +239,19 @@ def session_ages(connection: Connection) -> Sequence[Row[Any]]:
     return connection.execute(select(SESSION.c.id, SESSION.c.parent_id, SESSION.c.updated).order_by(SESSION.c.seq)).all()
 
 
-_TO_LOCK = select(SESSION.c.id, SESSION.c.updated).where(_AMONG).order_by(SESSION.c.id).with_for_update()
-
-
 def lock_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
     """The rows of those that exist. On PostgreSQL, as the rows are locked, nothing is added to them until the transaction
     ends."""
-    return connection.execute(_TO_LOCK, {"ids": list(session_ids)}).all()
-
-
-_LOCK_NEW_SESSION = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("id", type_=Text), 0)))
+    query = select(SESSION.c.id, SESSION.c.updated).where(_AMONG).order_by(SESSION.c.id).with_for_update()
+    return connection.execute(query, {"ids": list(session_ids)}).all()
 
 
 def lock_new_sessions(connection: Connection, session_ids: Collection[str]) -> set[str]:
     """The ids that are taken. Until the transaction ends no other server takes the rest."""
     if connection.dialect.name == "postgresql":
+        lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("id", type_=Text), 0)))
         for session_id in sorted(session_ids):
-            connection.execute(_LOCK_NEW_SESSION, {"id": session_id})
+            connection.execute(lock, {"id": session_id})
     return set(owners(connection, session_ids))
 
 
@@ -233,12 +260,10 @@ def imported_sessions(connection: Connection) -> dict[str, str]:
     return {row.id: row.fingerprint for row in connection.execute(select(IMPORTED_SESSION))}
 
 
-_UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(SESSION.c.reverting, SESSION.c.id.not_in(HELD_SESSIONS))
-
-
 def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
     """(session, directory) of sessions whose server was killed while it restored files."""
-    return [(row.id, row.directory) for row in connection.execute(_UNFINISHED_REVERTS)]
+    query = select(SESSION.c.id, SESSION.c.directory).where(SESSION.c.reverting, SESSION.c.id.not_in(HELD_SESSIONS))
+    return [(row.id, row.directory) for row in connection.execute(query)]
 
 
 # Lists of sessions.

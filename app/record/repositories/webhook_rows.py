@@ -97,7 +97,7 @@ def deliveries(connection: Connection, webhook_id: str, limit: int) -> Sequence[
 def backlog(connection: Connection) -> int:
     """How many events of the journal the webhook furthest behind is still to be offered; 0 without webhooks."""
     furthest = connection.execute(select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)).scalar_one_or_none()
-    return 0 if furthest is None else max(0, journal_rows.journal_span(connection)[1] - furthest)
+    return 0 if furthest is None else max(0, journal_rows.newest_seq(connection) - furthest)
 
 
 def encrypt_anew(connection: Connection, encrypt: Callable[[str], str]) -> int:

@@ -59,16 +59,6 @@ def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
     return connection.execute(_leases(connection, LEASE.c.session_id == session_id)).one_or_none()
 
 
-def aborting_leases(connection: Connection, owner: str) -> list[str]:
-    """Sessions that a server holds and another wants to be idle."""
-    return [row.session_id for row in leases(connection) if row.owner == owner and row.aborting]
-
-
-def lease_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]:
-    """The statuses of sessions that servers hold in a directory."""
-    return [row for row in leases(connection) if row.directory == directory and row.status is not None]
-
-
 def held_among(connection: Connection, session_ids: Collection[str]) -> list[str]:
     """Those of the sessions that a server works on."""
     return list(connection.execute(HELD_SESSIONS.where(LEASE.c.session_id.in_(session_ids))).scalars())
@@ -99,23 +89,19 @@ def orphaned_messages(connection: Connection, sessions: Collection[str] | None =
     return [(row.session_id, row.id, row.role) for row in connection.execute(query)]
 
 
-_ANSWER = MESSAGE.alias("answer")
-_HAS_ANSWER = exists().where(
-    _ANSWER.c.session_id == MESSAGE.c.session_id, _ANSWER.c.role == "assistant", _ANSWER.c.parent_id == MESSAGE.c.id
-)
-_IS_ANSWERED = func.max(case((MESSAGE.c.role == "assistant", 1), else_=0))
-_ABANDONED_SESSIONS = (
-    select(MESSAGE.c.session_id, SESSION.c.directory, _IS_ANSWERED.label("answered"))
-    .join(SESSION, SESSION.c.id == MESSAGE.c.session_id)
-    .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(HELD_SESSIONS))
-    .where(or_(MESSAGE.c.role == "assistant", ~_HAS_ANSWER))
-    .group_by(MESSAGE.c.session_id, SESSION.c.directory)
-)
-
-
 def abandoned_sessions(connection: Connection) -> Sequence[Row[Any]]:
     """(session_id, directory, answered) of sessions that no server works on, with an unanswered prompt or an open answer."""
-    return connection.execute(_ABANDONED_SESSIONS).all()
+    answer, is_answer = MESSAGE.alias("answer"), MESSAGE.c.role == "assistant"
+    has_answer = exists().where(
+        answer.c.session_id == MESSAGE.c.session_id, answer.c.role == "assistant", answer.c.parent_id == MESSAGE.c.id
+    )
+    query = (
+        select(MESSAGE.c.session_id, SESSION.c.directory, func.max(case((is_answer, 1), else_=0)).label("answered"))
+        .join(SESSION, SESSION.c.id == MESSAGE.c.session_id)
+        .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(HELD_SESSIONS), or_(is_answer, ~has_answer))
+        .group_by(MESSAGE.c.session_id, SESSION.c.directory)
+    )
+    return connection.execute(query).all()
 
 
 # Requests.
@@ -182,13 +168,8 @@ def is_queued(connection: Connection, session_id: str, queued_id: str) -> bool:
     return connection.execute(_QUEUED_PROMPT, {"session": session_id, "id": queued_id}).one_or_none() is not None
 
 
-_WAITING_QUEUES = (
-    select(QUEUED_PROMPT.c.session_id, func.min(QUEUED_PROMPT.c.seq).label("first"))
-    .where(QUEUED_PROMPT.c.session_id.not_in(HELD_SESSIONS))
-    .group_by(QUEUED_PROMPT.c.session_id)
-)
-
-
 def waiting_queues(connection: Connection) -> list[tuple[str, int]]:
     """(session, `seq` of its first queued prompt) of sessions that no server works on."""
-    return [(row.session_id, row.first) for row in connection.execute(_WAITING_QUEUES)]
+    query = select(QUEUED_PROMPT.c.session_id, func.min(QUEUED_PROMPT.c.seq).label("first"))
+    waiting = query.where(QUEUED_PROMPT.c.session_id.not_in(HELD_SESSIONS)).group_by(QUEUED_PROMPT.c.session_id)
+    return [(row.session_id, row.first) for row in connection.execute(waiting)]

@@ -5,6 +5,7 @@ A message that this API does not have, such as the request for a summary, is Non
 
 from collections.abc import Iterable, Sequence
 
+from app.schema import timeline as v2
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage, UserTime
 from app.schema.part import (
@@ -27,41 +28,12 @@ from app.schema.part import (
     ToolPart,
 )
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
-from app.schema.timeline import (
-    AssistantContent,
-    AssistantReasoning,
-    AssistantText,
-    AssistantTool,
-    CompactionReason,
-    LocationRef,
-    PromptAgentAttachment,
-    PromptFileAttachment,
-    PromptSource,
-    SessionErrorUnknown,
-    SessionMessage,
-    SessionMessageAssistant,
-    SessionMessageCompaction,
-    SessionMessageShell,
-    SessionMessageSynthetic,
-    SessionMessageUser,
-    SessionV2Info,
-    SessionV2Time,
-    StepSnapshot,
-    ToolContent,
-    ToolFileContent,
-    ToolStateCompleted,
-    ToolStateError,
-    ToolStatePending,
-    ToolStateRunning,
-    ToolTextContent,
-    ToolTime,
-)
 from app.sessions.revert_target import revert_state
 
 SHELL_TOOL = "bash"
 
 
-def entries(messages: Sequence[MessageWithParts], requests: Sequence[MessageWithParts] = ()) -> list[SessionMessage]:
+def entries(messages: Sequence[MessageWithParts], requests: Sequence[MessageWithParts] = ()) -> list[v2.SessionMessage]:
     """`requests`: the messages that asked for summaries, if they are not among `messages`."""
     by_id = {message.info.id: message for message in [*requests, *messages]}
     found = [entry(message, by_id.get(summary_request(message) or "")) for message in messages]
@@ -74,7 +46,7 @@ def summary_request(message: MessageWithParts) -> str | None:
     return info.parent_id if isinstance(info, AssistantMessage) and info.summary else None
 
 
-def entry(message: MessageWithParts, request: MessageWithParts | None = None) -> SessionMessage | None:
+def entry(message: MessageWithParts, request: MessageWithParts | None = None) -> v2.SessionMessage | None:
     """`request`: the message that asked for this one, if this is a summary."""
     info = message.info
     if isinstance(info, UserMessage):
@@ -94,7 +66,7 @@ def shell_call(message: MessageWithParts) -> ToolPart | None:
     return None
 
 
-def _of_user(info: UserMessage, parts: Sequence[Part]) -> SessionMessage | None:
+def _of_user(info: UserMessage, parts: Sequence[Part]) -> v2.SessionMessage | None:
     if any(isinstance(part, CompactionPart) for part in parts):
         return None
     texts = [part for part in parts if isinstance(part, TextPart)]
@@ -103,40 +75,40 @@ def _of_user(info: UserMessage, parts: Sequence[Part]) -> SessionMessage | None:
     agents = [_agent(part) for part in parts if isinstance(part, AgentPart)]
     if texts and not (said or files or agents):
         text = "\n".join(part.text for part in texts)
-        return SessionMessageSynthetic(id=info.id, session_id=info.session_id, time=info.time, text=text)
-    return SessionMessageUser(id=info.id, time=info.time, text="\n".join(said), files=files or None, agents=agents or None)
+        return v2.SessionMessageSynthetic(id=info.id, session_id=info.session_id, time=info.time, text=text)
+    return v2.SessionMessageUser(id=info.id, time=info.time, text="\n".join(said), files=files or None, agents=agents or None)
 
 
-def _file(part: FilePart) -> PromptFileAttachment:
+def _file(part: FilePart) -> v2.PromptFileAttachment:
     source = _source(part.source.text) if isinstance(part.source, FileSource) else None
-    return PromptFileAttachment(uri=part.url, mime=part.mime, name=part.filename, description=part.description, source=source)
+    return v2.PromptFileAttachment(uri=part.url, mime=part.mime, name=part.filename, description=part.description, source=source)
 
 
-def _agent(part: AgentPart) -> PromptAgentAttachment:
-    return PromptAgentAttachment(name=part.name, source=_source(part.source) if part.source else None)
+def _agent(part: AgentPart) -> v2.PromptAgentAttachment:
+    return v2.PromptAgentAttachment(name=part.name, source=_source(part.source) if part.source else None)
 
 
-def _source(text: SourceText) -> PromptSource:
-    return PromptSource(start=text.start, end=text.end, text=text.value)
+def _source(text: SourceText) -> v2.PromptSource:
+    return v2.PromptSource(start=text.start, end=text.end, text=text.value)
 
 
 def _compaction(
     info: AssistantMessage, parts: Sequence[Part], request: MessageWithParts | None
-) -> SessionMessageCompaction | None:
+) -> v2.SessionMessageCompaction | None:
     """None until the summary is complete."""
     if info.time.completed is None:
         return None
     asked = next((part for part in request.parts if isinstance(part, CompactionPart)), None) if request else None
-    reason: CompactionReason = "auto" if asked and asked.auto else "manual"
+    reason: v2.CompactionReason = "auto" if asked and asked.auto else "manual"
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
-    return SessionMessageCompaction(id=info.id, time=UserTime(created=info.time.created), reason=reason, summary=text)
+    return v2.SessionMessageCompaction(id=info.id, time=UserTime(created=info.time.created), reason=reason, summary=text)
 
 
-def _shell(info: AssistantMessage, call: ToolPart) -> SessionMessageShell:
+def _shell(info: AssistantMessage, call: ToolPart) -> v2.SessionMessageShell:
     command, time = str(call.state.input.get("command", "")), info.time
     if isinstance(call.state, Completed | Failed):
         time = time.model_copy(update={"completed": call.state.time.end})  # the message is completed behind its call
-    return SessionMessageShell(id=info.id, time=time, call_id=call.call_id, command=command, output=_output(call))
+    return v2.SessionMessageShell(id=info.id, time=time, call_id=call.call_id, command=command, output=_output(call))
 
 
 def _output(call: ToolPart) -> str:
@@ -150,9 +122,9 @@ def _output(call: ToolPart) -> str:
     return ""
 
 
-def _of_assistant(info: AssistantMessage, parts: Sequence[Part]) -> SessionMessageAssistant:
+def _of_assistant(info: AssistantMessage, parts: Sequence[Part]) -> v2.SessionMessageAssistant:
     ended = info.time.completed is not None
-    return SessionMessageAssistant(
+    return v2.SessionMessageAssistant(
         id=info.id,
         time=info.time,
         agent=info.agent,
@@ -166,12 +138,12 @@ def _of_assistant(info: AssistantMessage, parts: Sequence[Part]) -> SessionMessa
     )
 
 
-def unknown_error(error: MessageError) -> SessionErrorUnknown:
-    return SessionErrorUnknown(message=getattr(error.data, "message", "") or error.name)
+def unknown_error(error: MessageError) -> v2.SessionErrorUnknown:
+    return v2.SessionErrorUnknown(message=getattr(error.data, "message", "") or error.name)
 
 
-def _snapshot(parts: Iterable[Part]) -> StepSnapshot | None:
-    snapshot = StepSnapshot()
+def _snapshot(parts: Iterable[Part]) -> v2.StepSnapshot | None:
+    snapshot = v2.StepSnapshot()
     for part in parts:
         match part:
             case StepStartPart(snapshot=str(tree)):
@@ -184,44 +156,44 @@ def _snapshot(parts: Iterable[Part]) -> StepSnapshot | None:
     return snapshot if snapshot.start or snapshot.end else None
 
 
-def _content(part: Part, info: AssistantMessage) -> AssistantContent | None:
+def _content(part: Part, info: AssistantMessage) -> v2.AssistantContent | None:
     match part:
         case TextPart():
-            return AssistantText(id=part.id, text=part.text)
+            return v2.AssistantText(id=part.id, text=part.text)
         case ReasoningPart():
             time = AssistantTime(created=part.time.start, completed=part.time.end)
-            return AssistantReasoning(id=part.id, text=part.text, time=time)
+            return v2.AssistantReasoning(id=part.id, text=part.text, time=time)
         case ToolPart():
             return _tool(part, info)
     return None
 
 
-def _tool(part: ToolPart, info: AssistantMessage) -> AssistantTool:
-    state: ToolStatePending | ToolStateRunning | ToolStateCompleted | ToolStateError
+def _tool(part: ToolPart, info: AssistantMessage) -> v2.AssistantTool:
+    state: v2.ToolStatePending | v2.ToolStateRunning | v2.ToolStateCompleted | v2.ToolStateError
     match part.state:
         case Pending(raw=raw):
-            state, time = ToolStatePending(input=raw), ToolTime(created=info.time.created)
+            state, time = v2.ToolStatePending(input=raw), v2.ToolTime(created=info.time.created)
         case Running(time=span) as running:
-            state = ToolStateRunning(input=running.input, structured=running.metadata or {}, content=[])
-            time = ToolTime(created=span.start, ran=span.start)
+            state = v2.ToolStateRunning(input=running.input, structured=running.metadata or {}, content=[])
+            time = v2.ToolTime(created=span.start, ran=span.start)
         case Completed(time=span) as done:
-            state = ToolStateCompleted(input=done.input, structured=done.metadata, content=_tool_content(done))
-            time = ToolTime(created=span.start, ran=span.start, completed=span.end, pruned=span.compacted)
+            state = v2.ToolStateCompleted(input=done.input, structured=done.metadata, content=_tool_content(done))
+            time = v2.ToolTime(created=span.start, ran=span.start, completed=span.end, pruned=span.compacted)
         case Failed(time=span) as failed:
-            error = SessionErrorUnknown(message=failed.error)
-            state = ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
-            time = ToolTime(created=span.start, ran=span.start, completed=span.end)
-    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+            error = v2.SessionErrorUnknown(message=failed.error)
+            state = v2.ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
+            time = v2.ToolTime(created=span.start, ran=span.start, completed=span.end)
+    return v2.AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
 
 
-def _tool_content(done: Completed) -> list[ToolContent]:
-    files = [ToolFileContent(uri=file.url, mime=file.mime, name=file.filename) for file in done.attachments or ()]
-    return [*([ToolTextContent(text=done.output)] if done.output else []), *files]
+def _tool_content(done: Completed) -> list[v2.ToolContent]:
+    files = [v2.ToolFileContent(uri=file.url, mime=file.mime, name=file.filename) for file in done.attachments or ()]
+    return [*([v2.ToolTextContent(text=done.output)] if done.output else []), *files]
 
 
-def session_info(session: Session) -> SessionV2Info:
+def session_info(session: Session) -> v2.SessionV2Info:
     time = session.time
-    return SessionV2Info(
+    return v2.SessionV2Info(
         id=session.id,
         parent_id=session.parent_id,
         project_id=session.project_id,
@@ -229,9 +201,9 @@ def session_info(session: Session) -> SessionV2Info:
         model=_with_variant(session.model) if session.model else None,
         cost=session.cost,
         tokens=session.tokens,
-        time=SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
+        time=v2.SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
         title=session.title,
-        location=LocationRef(directory=session.directory),
+        location=v2.LocationRef(directory=session.directory),
         subpath=session.path or None,
         revert=revert_state(session.revert) if session.revert and not session.revert.unfinished else None,
     )

@@ -12,24 +12,7 @@ from typing import Any, NamedTuple, assert_never
 import orjson
 
 from app.events.bus.base import EventId
-from app.schema.timeline import (
-    AssistantReasoning,
-    AssistantText,
-    AssistantTool,
-    Delivery,
-    EventNumber,
-    PromptV2,
-    SessionMessage,
-    SessionMessageAssistant,
-    SessionMessageCompaction,
-    SessionMessageShell,
-    SessionMessageSynthetic,
-    SessionMessageUser,
-    TimelineEvent,
-    ToolStateCompleted,
-    ToolStateError,
-    ToolStatePending,
-)
+from app.schema import timeline as v2
 
 # The number of an event within its session: `seq` in the second API, a cursor to resume from. An event of the journal is numbered
 # by its position there, so that numbers ascend as events are committed, on whatever server. A digest of the event is in the
@@ -93,19 +76,19 @@ class Happening(NamedTuple):
     data: dict[str, Any]
 
 
-def happenings(message: SessionMessage, delivery: Delivery = "steer") -> list[Happening]:
+def happenings(message: v2.SessionMessage, delivery: v2.Delivery = "steer") -> list[Happening]:
     """In the order in which they happened, as far as the message tells."""
     match message:
-        case SessionMessageUser():
+        case v2.SessionMessageUser():
             return _of_user(message, delivery)
-        case SessionMessageSynthetic():
+        case v2.SessionMessageSynthetic():
             data = {"messageID": message.id, "text": message.text}
             return [_happening(message.id, Phase.BEGUN, "synthetic", message.time.created, data)]
-        case SessionMessageShell():
+        case v2.SessionMessageShell():
             return list(_of_shell(message))
-        case SessionMessageCompaction():
+        case v2.SessionMessageCompaction():
             return _of_compaction(message)
-        case SessionMessageAssistant():
+        case v2.SessionMessageAssistant():
             return list(_of_assistant(message))
     assert_never(message)
 
@@ -114,14 +97,14 @@ def _happening(record: str, phase: Phase, name: str, time: int, data: dict[str, 
     return Happening(Moment(record, phase), PREFIX + name, time, data)
 
 
-def _of_user(message: SessionMessageUser, delivery: Delivery) -> list[Happening]:
-    prompt = PromptV2(text=message.text, files=message.files, agents=message.agents)
+def _of_user(message: v2.SessionMessageUser, delivery: v2.Delivery) -> list[Happening]:
+    prompt = v2.PromptV2(text=message.text, files=message.files, agents=message.agents)
     data = {"messageID": message.id, "prompt": prompt.wire(), "delivery": delivery}
     names = ("prompt.admitted", "prompted")
     return [_happening(message.id, Phase.BEGUN, name, message.time.created, data) for name in names]
 
 
-def _of_shell(message: SessionMessageShell) -> Iterator[Happening]:
+def _of_shell(message: v2.SessionMessageShell) -> Iterator[Happening]:
     call = {"callID": message.call_id}
     begun = {"messageID": message.id, **call, "command": message.command}
     yield _happening(message.call_id, Phase.BEGUN, "shell.started", message.time.created, begun)
@@ -129,7 +112,7 @@ def _of_shell(message: SessionMessageShell) -> Iterator[Happening]:
         yield _happening(message.call_id, Phase.ENDED, "shell.ended", message.time.completed, {**call, "output": message.output})
 
 
-def _of_compaction(message: SessionMessageCompaction) -> list[Happening]:
+def _of_compaction(message: v2.SessionMessageCompaction) -> list[Happening]:
     """Both when the summary is complete: a summary that fails is none."""
     begun = {"messageID": message.id, "reason": message.reason}
     ended = {**begun, "text": message.summary, "recent": message.recent}
@@ -138,38 +121,33 @@ def _of_compaction(message: SessionMessageCompaction) -> list[Happening]:
     return [_happening(*of, "compaction.started", time, begun), _happening(*of, "compaction.ended", time, ended)]
 
 
-def _of_assistant(message: SessionMessageAssistant) -> Iterator[Happening]:
+def _of_assistant(message: v2.SessionMessageAssistant) -> Iterator[Happening]:
     of = {"assistantMessageID": message.id}
     begun = {**of, "agent": message.agent, "model": message.model.wire()}
     yield _happening(message.id, Phase.BEGUN, "step.started", message.time.created, begun)
     for content in message.content:
         match content:
-            case AssistantText():
-                yield from _of_text(of, content, message.time.created)
-            case AssistantReasoning():
-                yield from _of_reasoning(of, content)
-            case AssistantTool():
+            case v2.AssistantText():
+                yield from _of_stream(of, "text", content, message.time.created, message.time.created)
+            case v2.AssistantReasoning(time=time):
+                yield from _of_stream(of, "reasoning", content, time.created, time.completed or time.created)
+            case v2.AssistantTool():
                 yield from _of_tool(of, content)
     if message.time.completed is not None:
         yield _step_end(of, message, message.time.completed)
 
 
-def _of_text(of: dict[str, Any], content: AssistantText, time: int) -> Iterator[Happening]:
-    data = {**of, "textID": content.id}
-    yield _happening(content.id, Phase.ENDED, "text.started", time, data)
-    yield _happening(content.id, Phase.ENDED, "text.ended", time, {**data, "text": content.text})
+def _of_stream(
+    of: dict[str, Any], kind: str, content: v2.AssistantText | v2.AssistantReasoning, time: int, end: int
+) -> Iterator[Happening]:
+    data = {**of, f"{kind}ID": content.id}
+    yield _happening(content.id, Phase.ENDED, f"{kind}.started", time, data)
+    yield _happening(content.id, Phase.ENDED, f"{kind}.ended", end, {**data, "text": content.text})
 
 
-def _of_reasoning(of: dict[str, Any], content: AssistantReasoning) -> Iterator[Happening]:
-    data, time = {**of, "reasoningID": content.id}, content.time
-    yield _happening(content.id, Phase.ENDED, "reasoning.started", time.created, data)
-    ended = {**data, "text": content.text}
-    yield _happening(content.id, Phase.ENDED, "reasoning.ended", time.completed or time.created, ended)
-
-
-def _of_tool(of: dict[str, Any], tool: AssistantTool) -> Iterator[Happening]:
+def _of_tool(of: dict[str, Any], tool: v2.AssistantTool) -> Iterator[Happening]:
     state, call = tool.state, {**of, "callID": tool.id}
-    if isinstance(state, ToolStatePending):
+    if isinstance(state, v2.ToolStatePending):
         return
     began, provider = tool.time.ran or tool.time.created, {"provider": tool.provider.wire()}
     text = orjson.dumps(state.input).decode()
@@ -179,26 +157,23 @@ def _of_tool(of: dict[str, Any], tool: AssistantTool) -> Iterator[Happening]:
     yield _happening(tool.id, Phase.BEGUN, "tool.called", began, called)
     ended = tool.time.completed or began
     match state:
-        case ToolStateCompleted():
+        case v2.ToolStateCompleted():
             content = [piece.wire() for piece in state.content]
             success = {**call, "structured": state.structured, "content": content, **provider}
             yield _happening(tool.id, Phase.ENDED, "tool.success", ended, success)
-        case ToolStateError():
+        case v2.ToolStateError():
             yield _happening(tool.id, Phase.ENDED, "tool.failed", ended, {**call, "error": state.error.wire(), **provider})
 
 
-def _step_end(of: dict[str, Any], message: SessionMessageAssistant, time: int) -> Happening:
+def _step_end(of: dict[str, Any], message: v2.SessionMessageAssistant, time: int) -> Happening:
     if message.error is not None:
         return _happening(message.id, Phase.ENDED, "step.failed", time, {**of, "error": message.error.wire()})
     snapshot = message.snapshot
-    trees = _known(snapshot=snapshot.end, files=snapshot.files) if snapshot else {}
+    trees = {"snapshot": snapshot.end, "files": snapshot.files} if snapshot else {}
     usage = {"cost": message.cost, "tokens": message.tokens.wire() if message.tokens else None}
-    data = {**of, "finish": message.finish or "unknown", **usage, **trees}
+    known = {name: value for name, value in trees.items() if value is not None}
+    data = {**of, "finish": message.finish or "unknown", **usage, **known}
     return _happening(message.id, Phase.ENDED, "step.ended", time, data)
-
-
-def _known(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 # Translates the journal's events of one session into numbered events of the second API. Pure. The journal says when a message or
@@ -275,10 +250,10 @@ def mention(event: JournalEvent) -> Mention | None:
 
 def translate(
     session_id: str, happened: Mapping[str, Sequence[Happening]], journal: Iterable[JournalEvent]
-) -> list[TimelineEvent]:
+) -> list[v2.TimelineEvent]:
     """Ascending; each moment once, even if the journal has it twice. `happened`: by the message's id, its happenings."""
     queued: set[str] = set()
-    found: dict[tuple[Moment, str], TimelineEvent] = {}
+    found: dict[tuple[Moment, str], v2.TimelineEvent] = {}
     for event in journal:
         for position, happening in enumerate(_happenings_of(event, happened, queued)):
             key = (happening.moment, happening.type)
@@ -324,14 +299,14 @@ def _retried(event: JournalEvent) -> list[Happening]:
     return [Happening(Moment(str(event.seq), Phase.ENDED), f"{PREFIX}retried", event.time, data)]
 
 
-def _delivered_by(delivery: Delivery, happening: Happening) -> Happening:
+def _delivered_by(delivery: v2.Delivery, happening: Happening) -> Happening:
     return happening._replace(data={**happening.data, "delivery": delivery}) if "delivery" in happening.data else happening
 
 
-def session_event(session_id: str, happening: Happening, seq: int) -> TimelineEvent:
-    return TimelineEvent(
+def session_event(session_id: str, happening: Happening, seq: int) -> v2.TimelineEvent:
+    return v2.TimelineEvent(
         id=id_of_number(seq).wire(None).decode(),
         type=happening.type,
-        durable=EventNumber(aggregate_id=session_id, seq=seq, version=2 if happening.type in _VERSION_2 else 1),
+        durable=v2.EventNumber(aggregate_id=session_id, seq=seq, version=2 if happening.type in _VERSION_2 else 1),
         data={"timestamp": happening.time, "sessionID": session_id, **happening.data},
     )

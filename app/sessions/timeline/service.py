@@ -44,14 +44,6 @@ KEEP_SECONDS = 30.0
 """How long a history is kept for the request for its next page."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
-    """`upto`: the journal's newest number that the events cover."""
-
-    events: list[TimelineEvent]
-    upto: int
-
-
 class Admission(NamedTuple):
     """`seq`s of the events with which a prompt was admitted and became a message; `time` in epoch milliseconds."""
 
@@ -71,15 +63,6 @@ class _WholeHistory:
     upto: int
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPage:
-    """`first` and `last`: the ids of the first and last stored messages of the page; None for an empty page."""
-
-    entries: list[SessionMessage]
-    first: str | None
-    last: str | None
-
-
 _Key = tuple[str, int, int]
 """The key of a whole history: the session, the journal's oldest number, and the journal's newest number of the session."""
 
@@ -92,13 +75,13 @@ class Timeline:
         """The history that was read last, because clients fetch page after page."""
         self._forgetting: asyncio.TimerHandle | None = None
 
-    async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
-        """The events of a session after a number: all, or the first, more than `most` if there are more. Raises NotFound;
-        BadRequest for a number that is not known any more."""
-        page, made = await self._store.query(_events, session_id, after, most, self._kept)
+    async def events(self, session_id: str, after: int = 0, most: int | None = None) -> tuple[list[TimelineEvent], int]:
+        """The events of a session after a number: all, or the first, more than `most` if there are more; and the journal's newest
+        number that they cover. Raises NotFound; BadRequest for a number that is not known any more."""
+        events, upto, made = await self._store.query(_events, session_id, after, most, self._kept)
         if made:
             self._keep(made)
-        return page
+        return events, upto
 
     def _keep(self, made: dict[_Key, _WholeHistory]) -> None:
         """Replaces the history that is kept, which would otherwise be held until its time is over."""
@@ -109,8 +92,8 @@ class Timeline:
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """How a prompt was admitted. Looks first behind `since` in the journal, then in the whole history. Raises NotFound."""
-        new = await self._store.query(_told_of, session_id, since)
-        found = _admission(new, message_id) or _admission((await self.events(session_id)).events, message_id)
+        new = await self._store.query(lambda c: _translated(c, session_id, _journal(c, session_id, since)))
+        found = _admission(new, message_id) or _admission((await self.events(session_id))[0], message_id)
         if found is None:
             raise MessageNotFound(session_id, message_id)
         return found
@@ -126,12 +109,10 @@ class Timeline:
 
     # Messages.
 
-    async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
-        """Raises NotFound, InvalidCursor."""
+    async def page(self, session_id: str, wanted: PageBeside) -> tuple[list[str], list[SessionMessage]]:
+        """The ids of the page's stored messages, and their entries. Raises NotFound, InvalidCursor."""
         ids, found = await self._shown(session_id, partial(message_rows.messages_beside, at=wanted))
-        if wanted.newest_first:
-            found, ids = found[::-1], ids[::-1]
-        return EntryPage(found, ids[0] if ids else None, ids[-1] if ids else None)
+        return (ids[::-1], found[::-1]) if wanted.newest_first else (ids, found)
 
     async def message(self, session_id: str, message_id: str) -> SessionMessage:
         """Raises NotFound."""
@@ -159,9 +140,9 @@ class Timeline:
     async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
         """The events after a number, then new ones; an empty list with each heartbeat. Ends with the listener, which receives
         this session's events alone, and when its user may not read the session any more. Raises NotFound."""
-        page = await self.events(session_id, after)
-        listener.resume(page.upto, StreamingParts({}, []))
-        yield page.events
+        past, upto = await self.events(session_id, after)
+        listener.resume(upto, StreamingParts({}, []))
+        yield past
         while (frames := await listener.take()) is not None:
             heard = [frame for frame in frames if isinstance(frame, EventFrame)]
             types = {frame.event.type for frame in heard}
@@ -202,7 +183,7 @@ def _admission(events: Sequence[TimelineEvent], message_id: str) -> Admission | 
 
 def _events(
     connection: Connection, session_id: str, after: int, most: int | None, kept: Mapping[_Key, _WholeHistory]
-) -> tuple[EventPage, dict[_Key, _WholeHistory]]:
+) -> tuple[list[TimelineEvent], int, dict[_Key, _WholeHistory]]:
     """A page of events after a number; and the whole history, if one had to be read for it that is not in `kept`."""
     _require(connection, session_id)
     oldest, newest = journal_rows.journal_span(connection)
@@ -210,10 +191,10 @@ def _events(
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         # A prompt that waited becomes a message in the commit in which it leaves the queue, and only that tells that it waited.
         journal = _journal(connection, session_id, journal_rows.commit_begin(connection, session_id, at.journal_seq) - 1)
-        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
+        return _first(connection, session_id, journal, after, most or len(journal)), newest, {}
     key = (session_id, oldest, journal_rows.newest_seq_of_session(connection, session_id))
     whole = kept.get(key) or _whole_history(connection, session_id, newest)
-    return EventPage(_behind(whole, at, after), whole.upto), {} if key in kept else {key: whole}
+    return _behind(whole, at, after), whole.upto, {} if key in kept else {key: whole}
 
 
 def _whole_history(connection: Connection, session_id: str, upto: int) -> _WholeHistory:
@@ -252,10 +233,6 @@ def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
     """Without the messages that a fork begins with: they are announced in the commit that creates it, but did not happen then."""
     created = next((event.time for event in journal if event.type == "session.created"), None)
     return [event for event in journal if event.time != created]
-
-
-def _told_of(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
-    return _translated(connection, session_id, _journal(connection, session_id, seen))
 
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:

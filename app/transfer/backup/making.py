@@ -17,7 +17,7 @@ from pathlib import Path
 from app import __version__
 from app.project.snapshot.lock import collection_lock
 from app.record import migrate
-from app.record.engine import Connection, Database
+from app.record.engine import Connection, Database, sqlite_file
 from app.record.maintenance import copy_database
 from app.transfer.backup.manifest import (
     DATA,
@@ -152,9 +152,9 @@ async def _add_files(data_dir: Path, database: Database, archive: BackupArchive)
 
 def _database_files(database: Database) -> set[Path]:
     """The database's own files, with those that SQLite puts beside it. The database is copied separately, wherever it is."""
-    if database.dialect != "sqlite":
+    if (file := sqlite_file(database.url)) is None:
         return set()
-    path = Path(database.engine.url.database or "").resolve()
+    path = file.resolve()
     return {path.with_name(path.name + ending) for ending in ("", "-wal", "-shm", "-journal")}
 
 

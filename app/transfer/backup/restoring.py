@@ -7,7 +7,6 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -99,14 +98,6 @@ def _write(file: IO[bytes], path: Path, mode: int) -> None:
 _OF_A_DATA_DIRECTORY = (DATABASE, "servers", "volume", "snapshot")
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredBackup:
-    """`aside`: the previous content, if there was any."""
-
-    manifest: Manifest
-    aside: Path | None
-
-
 def restore(
     source: Path,
     data_dir: Path,
@@ -115,8 +106,9 @@ def restore(
     progress: BackupProgress,
     *,
     force: bool = False,
-) -> RestoredBackup:
-    """`dialect`: of the configured database. Raises BackupError, OSError or StorageError, and leaves the directory as it was."""
+) -> tuple[Manifest, Path | None]:
+    """Also returns where the previous content is now, if there was any. `dialect`: of the configured database. Raises
+    BackupError, OSError or StorageError, and leaves the directory as it was."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     finish_restore(data_dir)
     _require_room(data_dir, force)
@@ -133,7 +125,7 @@ def restore(
             shutil.rmtree(staging, ignore_errors=True)
             raise
         exchange(data_dir)
-    return RestoredBackup(manifest, aside if aside.exists() else None)
+    return manifest, aside if aside.exists() else None
 
 
 def _free_name(data_dir: Path) -> Path:

@@ -3,11 +3,10 @@
 A database is copied and the copy is read: SQLite writes to the files of a database in WAL mode even to read it.
 """
 
-import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,19 +122,12 @@ class DatabaseStorage:
                 yield SourceMessage(self._where(f"message/{row['id']}"), {**info, "id": row["id"]})
 
     def orphans(self) -> list[Problem]:
-        queries = {
-            "message": "SELECT id FROM message WHERE session_id NOT IN (SELECT id FROM session)",
-            "part": "SELECT id FROM part WHERE message_id NOT IN (SELECT id FROM message)",
-        }
-        reasons = {"message": "a message without a session", "part": "a part without a message"}
-        return [
-            *self._unread(),
-            *(
-                Problem(self._where(f"{table}/{row['id']}"), reasons[table])
-                for table, query in queries.items()
-                for row in self._rows(table, query)
-            ),
-        ]
+        found = [*self._unread()]
+        for table, owner in (("message", "session"), ("part", "message")):
+            query = f"SELECT id FROM {table} WHERE {owner}_id NOT IN (SELECT id FROM {owner})"
+            reason = f"a {table} without a {owner}"
+            found += [Problem(self._where(f"{table}/{row['id']}"), reason) for row in self._rows(table, query)]
+        return found
 
     def _unread(self) -> Iterator[Problem]:
         """Sessions that were prompted by OpenCode 1.18's second API, which stores their messages elsewhere."""
@@ -201,11 +193,6 @@ def _state(path: Path) -> tuple[int, int, bytes]:
 
 class NoOpenCodeData(Exception):
     """The directory has no sessions of OpenCode. The message says what was looked for."""
-
-
-def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    base = environment.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "opencode"
 
 
 @contextmanager

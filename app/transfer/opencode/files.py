@@ -6,6 +6,7 @@ id.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,10 @@ def _identified(part: JsonObject, message_id: str, position: int) -> JsonObject:
 
 
 def _first_paths(messages: Iterable[Path]) -> JsonObject:
-    """`cwd` and `root` of the first answer among the messages."""
-    return next(filter(None, map(_paths, messages)), {})
-
-
-def _paths(path: Path) -> JsonObject | None:
-    """`cwd` and `root` of an answer. A file that cannot be read is noted when its session is read."""
-    try:
-        paths = parse_json(path.read_bytes())["path"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return paths if isinstance(paths, dict) else None
+    """`cwd` and `root` of the first answer among the messages. A file that cannot be read is noted when its session is read."""
+    for path in messages:
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            paths = parse_json(path.read_bytes())["path"]
+            if isinstance(paths, dict) and paths:
+                return paths
+    return {}

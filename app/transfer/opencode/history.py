@@ -12,7 +12,7 @@ from app.schema.part import PART, Part
 from app.schema.session import FileDiff, Session, Todo
 from app.transfer.document import SessionHistory, as_stored, path_in
 from app.transfer.importing import UNFINISHED
-from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, number
 from app.turn.context.history import INTERRUPTED
 
 _PROJECT_ID = re.compile("[0-9A-Za-z_-]{1,100}")
@@ -111,12 +111,12 @@ def _close_text(part: JsonObject, now: int) -> None:
         part.setdefault("time", {"start": now})
     time = part.get("time")
     if isinstance(time, dict) and time.get("end") is None:
-        time["end"] = max(now, _number(time, "start"))
+        time["end"] = max(now, number(time, "start"))
 
 
 def _closed_call(state: JsonObject, now: int) -> JsonObject:
     if state.get("status") in ("pending", "running"):
-        start = _number(state.get("time"), "start") or now
+        start = number(state.get("time"), "start") or now
         kept = {"metadata": state["metadata"]} if state.get("metadata") else {}
         failed = {"status": "error", "input": state.get("input") or {}, "error": INTERRUPTED}
         return {**failed, **kept, "time": {"start": start, "end": max(start, now)}}
@@ -129,15 +129,10 @@ def _closed_call(state: JsonObject, now: int) -> JsonObject:
 
 def _latest_time(message: SourceMessage) -> int:
     """The newest time in a message and its parts."""
-    own = [_number(message.info.get("time"), name) for name in ("created", "completed")]
+    own = [number(message.info.get("time"), name) for name in ("created", "completed")]
     spans = [part.get("time") for _, part in message.parts]
     spans += [part["state"].get("time") for _, part in message.parts if isinstance(part.get("state"), dict)]
-    return max([*own, *(_number(span, name) for span in spans for name in ("start", "end"))])
-
-
-def _number(value: Any, name: str) -> int:
-    found = value.get(name) if isinstance(value, dict) else None
-    return int(found) if isinstance(found, int | float) else 0
+    return max([*own, *(number(span, name) for span in spans for name in ("start", "end"))])
 
 
 T = TypeVar("T")

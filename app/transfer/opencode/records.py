@@ -62,11 +62,15 @@ def ordered(messages: list[SourceMessage]) -> list[SourceMessage]:
     return sorted(messages, key=lambda message: (created(message.info), str(message.info.get("id"))))
 
 
-def created(info: JsonObject) -> float:
+def created(info: JsonObject) -> int:
     """When a session or message was created; 0 if it does not say."""
-    time = info.get("time")
-    when = time.get("created") if isinstance(time, dict) else None
-    return when if isinstance(when, int | float) else 0
+    return number(info.get("time"), "created")
+
+
+def number(value: Any, name: str) -> int:
+    """The number of this name in an object; 0 if there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return int(found) if isinstance(found, int | float) else 0
 
 
 class ImportOutcome(StrEnum):

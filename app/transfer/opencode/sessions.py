@@ -92,12 +92,14 @@ class SnapshotImport:
 
     async def run(self, report: ImportReport) -> None:
         for (project_id, here), trees in self._wanted.items():
-            missing = await self._without_those_here(here, trees)
-            for repository in self._repositories(project_id):
+            own = snapshot_dir(self._data_dir, here.id, here.checkout)
+            missing = trees - await complete_trees(own, trees) if (own / "HEAD").exists() else set(trees)
+            project = self._source / project_id
+            for repository in [head.parent for head in sorted([*project.glob("HEAD"), *project.glob("*/HEAD")])]:
                 try:
                     found = await complete_trees(repository, missing)
                     if found and not self._dry_run:
-                        await self._snapshots(here).adopt(repository, found)
+                        await self._snapshots(here, own).adopt(repository, found)
                 except SnapshotFailed as error:
                     report.problems.append(Problem(str(repository), str(error)))
                     continue
@@ -105,16 +107,7 @@ class SnapshotImport:
                 missing -= found
             report.missing_snapshots += len(missing)
 
-    async def _without_those_here(self, here: ProjectInfo, trees: set[str]) -> set[str]:
-        own = snapshot_dir(self._data_dir, here.id, here.checkout)
-        return trees - await complete_trees(own, trees) if (own / "HEAD").exists() else set(trees)
-
-    def _repositories(self, project_id: str) -> list[Path]:
-        project = self._source / project_id
-        return [head.parent for head in sorted([*project.glob("HEAD"), *project.glob("*/HEAD")])]
-
-    def _snapshots(self, here: ProjectInfo) -> Snapshots:
-        own = snapshot_dir(self._data_dir, here.id, here.checkout)
+    def _snapshots(self, here: ProjectInfo, own: Path) -> Snapshots:
         assert here.git is not None  # nothing else is wanted
         return Snapshots(own, here.git, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)
 
@@ -182,7 +175,7 @@ class OpenCodeImport:
     async def _store_one(self, history: SessionHistory) -> ImportOutcome:
         session_id, source = history.info.id, await asyncio.to_thread(fingerprint, history)
         imported = self._imported.get(session_id)
-        if imported == source and await self._importer.stored([session_id]):
+        if imported == source and session_id in await self._store.query(session_rows.owners, [session_id]):
             return ImportOutcome.UNCHANGED
         stored = await self._stored(session_id)
         here = await asyncio.to_thread(fingerprint, stored) if stored else None
@@ -210,10 +203,9 @@ class OpenCodeImport:
     async def _stored(self, session_id: str) -> SessionHistory | None:
         """The stored session; None if there is none."""
         try:
-            info = await self._store.session(session_id)
+            info, messages = await self._store.session_and_messages(session_id)
         except NotFound:
             return None
-        messages = await self._store.messages(session_id)
         diffs = await self._store.query(session_rows.body_of, tables.DIFF, session_id)
         todos = await self._store.todos(session_id)
         diff = _DIFFS.validate_json(diffs) if diffs else []

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from app.events.bus.memory import MemoryBus
-from app.record.engine import Connection, Database, StorageError
+from app.record.engine import Database, StorageError
 from app.record.repositories import journal_rows, webhook_rows
 from app.sessions.replicas import Replicas
 from app.transfer.webhooks.worker import ClaimLost, WebhookWorker
@@ -21,8 +21,6 @@ from app.util.tasks import FailureLog
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-
-MakeWorker = Callable[[Any], WebhookWorker]
 
 
 class WebhookDispatcher:
@@ -35,7 +33,7 @@ class WebhookDispatcher:
         bus: MemoryBus,
         replicas: Replicas,
         server: str,
-        make_worker: MakeWorker,
+        make_worker: Callable[[Any], WebhookWorker],
         *,
         is_shared: bool,
         look_seconds: float = LOOK_SECONDS,
@@ -93,7 +91,7 @@ class WebhookDispatcher:
 
     async def _look(self) -> bool:
         """Returns whether there are webhooks."""
-        rows, head = await self._database.read(_rows_and_head)
+        rows, head = await self._database.read(lambda c: (webhook_rows.all_of(c), journal_rows.newest_seq(c)))
         wanted = {row.id: row for row in rows if row.enabled}
         for row in await self._unclaimed(list(wanted.values())):
             if await self._database.write(partial(webhook_rows.claim, webhook_id=row.id, before=row.server, server=self._server)):
@@ -128,7 +126,3 @@ class WebhookDispatcher:
         await asyncio.wait({task})
         with suppress(ClaimLost, StorageError):
             await worker.store_progress()
-
-
-def _rows_and_head(connection: Connection) -> tuple[Sequence[Any], int]:
-    return webhook_rows.all_of(connection), journal_rows.journal_span(connection)[1]

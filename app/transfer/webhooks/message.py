@@ -3,7 +3,6 @@ as on event streams, and its properties as `data`. Pure."""
 
 import asyncio
 import base64
-import binascii
 import hmac
 import re
 import secrets
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 # Which events a webhook wants: `session.idle`, `session.*` or `*`. Pure.
 
-_OF_STREAMS_ALONE = (EventMessagePartDelta, EventServerConnected, EventServerHeartbeat, EventServerResync)
-"""Events that the journal does not have."""
-
 _PATTERN = re.compile(r"\*|[a-z]+(\.[a-z]+)*(\.\*)?")
 
 
@@ -42,7 +38,8 @@ def _types(events: Iterable[type[AnnouncedEvent]]) -> frozenset[str]:
     return frozenset(event.model_fields["type"].default for event in events)
 
 
-STREAMED = _types(_OF_STREAMS_ALONE)
+STREAMED = _types((EventMessagePartDelta, EventServerConnected, EventServerHeartbeat, EventServerResync))
+"""Events that the journal does not have."""
 SENT = _types(AnnouncedEvent.__subclasses__()) - STREAMED
 
 
@@ -195,6 +192,6 @@ def new_secret() -> str:
 def is_secret(text: str) -> bool:
     try:
         key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return False
     return text.startswith(SECRET_PREFIX) and len(key) in _SECRET_BYTES

@@ -9,11 +9,12 @@ import orjson
 
 from app.record.engine import Connection, Database
 from app.record.repositories import journal_rows, webhook_rows
+from app.record.writer import Writer
 from app.schema.errors import BadRequest, Conflict, NotFound, TooMany
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookFailure, WebhookInput, WebhookPatch, WebhookTime
 from app.tools.web import AddressDenied, PinnedRequests
 from app.transfer.webhooks.message import WebhookSender, is_secret, message, message_id, new_secret, problem
-from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
+from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, delivery_row
 from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
 from app.util import clock, ids
@@ -35,12 +36,14 @@ class Webhooks:
     def __init__(
         self,
         database: Database,
+        writer: Writer,
         secret: ServerSecret,
         owners: WebhookOwners,
         requests: PinnedRequests,
         max_webhooks: int,
     ) -> None:
         self._database = database
+        self._writer = writer
         self._secret = secret
         self.owners = owners
         self._requests = requests
@@ -121,8 +124,9 @@ class Webhooks:
     async def backlog(self) -> int:
         return await self._database.read(webhook_rows.backlog)
 
-    def worker(self, row: Any, services: WorkerServices) -> WebhookWorker:
-        return WebhookWorker(row, self._decrypted(row), WebhookSender(self._requests), services)
+    def worker(self, row: Any) -> WebhookWorker:
+        sender = WebhookSender(self._requests)
+        return WebhookWorker(row, self._decrypted(row), sender, self._database, self._writer, self.owners)
 
     async def _find(self, principal: Principal, webhook_id: str) -> Any:
         row = await self._database.read(lambda connection: webhook_rows.find(connection, webhook_id))
@@ -133,7 +137,7 @@ class Webhooks:
     def _add(self, connection: Connection, row: Mapping[str, Any]) -> Any:
         if len(webhook_rows.all_of(connection, row["owner"])) >= self._max_webhooks:
             raise TooManyWebhooks(self._max_webhooks)
-        webhook_rows.add(connection, {**row, "cursor": journal_rows.journal_span(connection)[1]})
+        webhook_rows.add(connection, {**row, "cursor": journal_rows.newest_seq(connection)})
         return webhook_rows.find(connection, row["id"])
 
     async def _changes(self, row: Any, patch: WebhookPatch) -> dict[str, Any]:

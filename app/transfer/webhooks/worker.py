@@ -119,23 +119,27 @@ class DeliveryProgress:
     retry_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerServices:
-    database: Database
-    writer: Writer
-    owners: WebhookOwners
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-
 class WebhookWorker:
     """`run` returns when the webhook is switched off, removed, or delivered by another server."""
 
-    def __init__(self, webhook: Any, secret: str | None, sender: WebhookSender, services: WorkerServices) -> None:
+    def __init__(
+        self,
+        webhook: Any,
+        secret: str | None,
+        sender: WebhookSender,
+        database: Database,
+        writer: Writer,
+        owners: WebhookOwners,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         """`webhook`: its row. `secret`: None if this server cannot decrypt it."""
         self._webhook = webhook
         self._secret = secret
         self._sender = sender
-        self._services = services
+        self._database = database
+        self._writer = writer
+        self._owners = owners
+        self._sleep = sleep
         self._patterns: list[str] = orjson.loads(webhook.events)
         self._at = DeliveryProgress(webhook.cursor, webhook.attempts, webhook.failed_since, webhook.retry_at)
         self._stored_cursor: int = webhook.cursor
@@ -160,7 +164,7 @@ class WebhookWorker:
                     failures.worked()
                 except Exception as error:  # noqa: BLE001  the database may answer again, and nothing else would deliver it
                     failures.failed(error)
-                    await self._services.sleep(AFTER_FAILURE_SECONDS)
+                    await self._sleep(AFTER_FAILURE_SECONDS)
                     continue
                 await self._woken.wait()
         finally:
@@ -177,7 +181,7 @@ class WebhookWorker:
             def store(connection: Connection) -> bool:
                 return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
 
-            if not await self._services.database.write(store):
+            if not await self._database.write(store):
                 raise ClaimLost
             del self._unlogged[: len(deliveries)]
             self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
@@ -213,7 +217,7 @@ class WebhookWorker:
     async def _next_page(self) -> journal_rows.JournalPage:
         owner = (await self._principal()).visible_owner
         wanted = partial(journal_rows.journal_page, directory=self._webhook.directory, owner=owner, max_bytes=PAGE_BYTES)
-        return await self._services.database.read(partial(wanted, cursor=self._at.cursor))
+        return await self._database.read(partial(wanted, cursor=self._at.cursor))
 
     async def _tell_of_gap(self) -> None:
         """Sent whichever events the webhook wants: they may be among those that it missed."""
@@ -236,9 +240,9 @@ class WebhookWorker:
         """Returns when the message is accepted, or the owner may not see its `event` any more. Raises WebhookEnds."""
         while True:
             if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
-                await self._services.sleep(min(wait, LONGEST_DELAY_MS) / 1000)  # the clock may have been wrong by years
+                await self._sleep(min(wait, LONGEST_DELAY_MS) / 1000)  # the clock may have been wrong by years
             principal = await self._principal()
-            if event is not None and not self._services.owners.may_hear(principal, event):
+            if event is not None and not self._owners.may_hear(principal, event):
                 return
             if self._secret is None:
                 raise WebhookEnds("Its secret is encrypted with a key that the server does not have: give it another one.")
@@ -252,10 +256,10 @@ class WebhookWorker:
             await self._note_failure(result)
 
     async def _event_id(self, event_id: EventId) -> bytes:
-        return self._services.owners.event_id(await self._principal(), event_id)
+        return self._owners.event_id(await self._principal(), event_id)
 
     async def _principal(self) -> Any:
-        return await self._services.owners.require(self._webhook)
+        return await self._owners.require(self._webhook)
 
     async def _note_failure(self, result: SendResult) -> None:
         at = self._at
@@ -284,7 +288,7 @@ class WebhookWorker:
             if ended:
                 tx.announce(announced)
 
-        await self._services.writer.commit(switch_off)
+        await self._writer.commit(switch_off)
         log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end.reason)
 
 

@@ -144,7 +144,7 @@ class Turns:
         except StaleLease:
             raise
         except StorageError:
-            if any(map(ends.is_open, await self._store.live_messages(live.id))):
+            if any(map(ends.is_open, (await self._store.conversation(live.id)).messages)):
                 self._unstored_ends.store_later(live, directory)
             raise
 

@@ -14,10 +14,11 @@ from storage_parts import open_storage
 from app.record.tables import EVENT_TOKEN
 from app.users import login as login_module
 from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits
+from app.users.principal import OPERATOR, Principal
 from app.users.tokens import (
     LIFETIME_MS,
     MOST,
-    MemoryEventTokens,
+    OneTimeTokens,
     ServerSecret,
     StoredEventTokens,
     TokenNameTaken,
@@ -121,7 +122,7 @@ async def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
 async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
     login = Login("opencode", "right", tokens)
     for path in ("/event", "/global/event"):
-        token, _ = await login.event_tokens.issue()
+        token, _ = await login.event_tokens.issue(OPERATOR)
         query = f"parts=delta&token={token}"
         for other in (visit("/session", query), visit("/event", query, method="POST"), visit("/event", f"{query}&token=x")):
             assert await login.admit(other, None) == LoginDenied()
@@ -131,12 +132,12 @@ async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
 
 
 async def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = MemoryEventTokens()
-    token, expires = await tokens.issue()
+    tokens = OneTimeTokens[Principal](LIFETIME_MS)
+    token, expires = await tokens.issue(OPERATOR)
     monkeypatch.setattr(clock, "now_ms", lambda: expires + 1)
     assert expires > LIFETIME_MS and not await tokens.redeem(token)
-    first, _ = await tokens.issue()
-    later = [(await tokens.issue())[0] for _ in range(MOST)]
+    first, _ = await tokens.issue(OPERATOR)
+    later = [(await tokens.issue(OPERATOR))[0] for _ in range(MOST)]
     assert not await tokens.redeem(first)
     assert all([await tokens.redeem(token) for token in later])
 
@@ -144,14 +145,14 @@ async def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: p
 async def test_a_stored_stream_token_is_redeemed_once_by_the_databases_clock(tmp_path: Path, migrated_database: Path) -> None:
     storage = open_storage(shutil.copy(migrated_database, tmp_path / "shared.db"))
     one, other = (StoredEventTokens(storage.writer) for _ in range(2))
-    token, expires = await one.issue()
+    token, expires = await one.issue(OPERATOR)
     assert not await other.redeem(token + "x")
     assert sorted(map(bool, await asyncio.gather(one.redeem(token), other.redeem(token)))) == [False, True]
-    late, _ = await one.issue()
+    late, _ = await one.issue(OPERATOR)
     clock.set_source(lambda: (expires + LIFETIME_MS) / 1000)
     try:
         assert not await other.redeem(late)
-        await other.issue()
+        await other.issue(OPERATOR)
         assert await storage.count(EVENT_TOKEN) == 1, "what expired is deleted"
     finally:
         clock.set_source()

@@ -1,7 +1,6 @@
 """The engine: one writer, readers that see one state, an SQLite that keeps what it acknowledged and is shared in turns."""
 
 import asyncio
-import sqlite3
 import stat
 import threading
 from collections.abc import Callable
@@ -171,8 +170,8 @@ async def test_a_write_and_its_checkpoint_hold_the_turn(tmp_path: Path) -> None:
 
 
 def test_other_databases_need_no_turns(tmp_path: Path) -> None:
-    turns = writer_lock(make_engine(f"sqlite:///{tmp_path / 'a.db'}"))
-    assert (turns is None) is (sqlite3.sqlite_version_info >= (3, 51, 3))
-    assert writer_lock(make_engine("sqlite://")) is None
-    with record_engine.hold_writer_lock(None):
+    with writer_lock(make_engine(f"sqlite:///{tmp_path / 'a.db'}")).held():
+        assert (tmp_path / "a.db-writer").exists() is has_reset_bug()
+    in_memory = make_engine("sqlite://")
+    with writer_lock(in_memory).held(), writer_lock(in_memory).held():
         pass

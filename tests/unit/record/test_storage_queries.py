@@ -7,7 +7,7 @@ from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
 
 from app.record.maintenance import database_bytes
-from app.record.repositories import directory_rows, journal_rows, message_rows
+from app.record.repositories import journal_rows, message_rows, session_rows
 from app.record.tables import EVENT, METADATA
 from app.util import clock
 
@@ -98,6 +98,6 @@ async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> Non
         message=[message_row("msg_1", "ses_mine", body="ü" * 100), message_row("msg_2", "ses_theirs", body="x" * 50)],
         part=[part_row("prt_1", "msg_1", "ses_mine", body="x" * 30)],
     )
-    assert await asked(storage, directory_rows.project_bytes, "p") == 230
-    assert await asked(storage, directory_rows.project_bytes, "nobody") == 0
+    assert await asked(storage, session_rows.project_bytes, "p") == 230
+    assert await asked(storage, session_rows.project_bytes, "nobody") == 0
     assert await asked(storage, database_bytes) > 230

@@ -172,7 +172,7 @@ async def test_who_was_taken_over_from_cannot_write_nor_drop_the_new_lease(sessi
         await sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
     sessions.leases.release("ses_1")
     await sessions.store.barrier()
-    assert await other.store.messages("ses_1") == [] and await stored(sessions) == (other.leases.owner, 4)
+    assert (await other.store.session_and_messages("ses_1"))[1] == [] and await stored(sessions) == (other.leases.owner, 4)
 
 
 async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessions: Sessions) -> None:

@@ -15,7 +15,7 @@ import pytest
 from opencode_source import RECORDED_DIRECTORY, answers, by_project, edit, session_file, state_of, unpack, with_inline_diffs
 
 from app.transfer.document import SessionHistory
-from app.transfer.opencode.database import DatabaseInUse, NoOpenCodeData, copy_database, default_directory, readers_of
+from app.transfer.opencode.database import DatabaseInUse, NoOpenCodeData, copy_database, readers_of
 from app.transfer.opencode.history import history_of
 from app.transfer.opencode.records import Problem
 
@@ -116,11 +116,6 @@ def test_fields_of_later_versions_are_completed(data: Path, session: str, now: H
 def test_beside_a_database_the_files_are_out_of_date(data: Path, newer: Path) -> None:
     (newer / "opencode.db").rename(data / "opencode.db")
     assert set(read(data)[0]) == {each["id"] for each in answers(newer)["sessions"]}
-
-
-def test_where_its_data_is() -> None:
-    assert default_directory({"XDG_DATA_HOME": "/data"}) == Path("/data/opencode")
-    assert default_directory({}) == Path.home() / ".local/share/opencode"
 
 
 # Damage.

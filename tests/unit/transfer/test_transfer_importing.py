@@ -11,6 +11,7 @@ from session_parts import PLACE, Sessions
 from web_page import web_page
 
 from app.record.engine import StorageError
+from app.record.repositories import session_rows
 from app.schema.message import MessageWithParts
 from app.schema.session import FileDiff, Todo
 from app.sessions.service import new_session
@@ -102,7 +103,7 @@ async def test_a_child_that_exists_keeps_the_whole_tree_out(sessions: Sessions, 
     await importer(sessions).store(SessionDocument(**dict(document.children[0])), HERE)
     with pytest.raises(SessionExists):
         await importer(sessions).store(document, HERE)
-    assert await importer(sessions).stored([document.info.id, document.children[1].info.id]) == frozenset()
+    assert await sessions.store.query(session_rows.owners, [document.info.id, document.children[1].info.id]) == {}
 
 
 async def test_a_full_disk_or_project_stores_nothing(sessions: Sessions, document: SessionDocument) -> None:
@@ -113,5 +114,5 @@ async def test_a_full_disk_or_project_stores_nothing(sessions: Sessions, documen
     with pytest.raises(StorageError):
         await importer(sessions).store(document, HERE)
     sessions.database.full = False
-    assert await importer(sessions).stored([document.info.id]) == frozenset()
+    assert await sessions.store.query(session_rows.owners, [document.info.id]) == {}
     assert await importer(sessions).store(document, HERE)

@@ -95,7 +95,9 @@ def test_a_folder_is_below_home_unless_its_variable_says_otherwise(
     plain_environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert environment.opencode_config_dir() == plain_environment / ".config/opencode"
-    for kind, below in (("data", ".local/share"), ("config", ".config"), ("state", ".local/state")):
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/elsewhere")
+    assert environment.opencode_config_dir() == Path("/elsewhere/opencode")
+    for kind, below in (("data", ".local/share"), ("state", ".local/state")):
         place = getattr(environment, f"{kind}_home")
         assert place() == plain_environment / below
         monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", "/elsewhere")

@@ -85,7 +85,7 @@ async def test_delays_double_up_to_a_bound_until_the_record_is_closed(trying: Tr
     assert [bool(record.exc_info) for record in caplog.records] == [True], "one traceback"
     trying.store.full = False
     await trying.go_on()
-    prompt, answer = [message.info for message in await trying.store.messages(trying.live.id)]
+    prompt, answer = [message.info for message in (await trying.store.session_and_messages(trying.live.id))[1]]
     assert isinstance(answer, AssistantMessage) and answer.error is not None and answer.parent_id == prompt.id
     assert not trying.live.is_held and "stored now" in caplog.records[-1].message
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
