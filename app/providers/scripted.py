@@ -1,4 +1,4 @@
-"""A provider without a language model: plays the turns of a script, or answers by rules (`rules.py`).
+"""A provider without a language model: plays the turns of a script, or answers by rules (`scripted_rules.py`).
 
 A turn is a list of steps, written as objects:
 

@@ -184,7 +184,7 @@ class ToolCalls:
         self._bypass_agent_check = bypass_agent_check
         self._running = TaskSet()
         self.blocked = False
-        """The user rejected a call without feedback: the turn stops after this step."""
+        """The user rejected a call without feedback, or dismissed a question: the turn stops after this step."""
         self.started = False
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -203,7 +203,7 @@ class ToolCalls:
         self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
 
     def resume(self, part: ToolPart) -> None:
-        """Runs a call that waited for permission when an earlier server stopped."""
+        """Runs a call that waited for the user when an earlier server stopped: asks again, or finds the request that was left."""
         self.writer.adopt(part)
         self._calls.append(part)
         self._spawn(part, looping=False)

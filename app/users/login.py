@@ -1,5 +1,5 @@
-"""Authentication: the password (basic auth), a client's own token or one of an identity provider (bearer), or a token for one
-event stream. Each says who makes the request: a user, or the operator."""
+"""Authentication: by the password (basic auth), a token of this server or of an identity provider (bearer), a token for one event
+stream, or a ticket for one connection to a terminal. Each says who makes the request: a user, or the operator."""
 
 import base64
 import hashlib

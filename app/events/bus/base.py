@@ -91,7 +91,7 @@ class Event:
 
     @property
     def is_second_only(self) -> bool:
-        """Whether only the second API has the event: clients of the first do not know its type."""
+        """Whether only streams of the second API have the event: clients of the first do not know its type."""
         return self.type.startswith("session.next.")
 
     @property

@@ -1,4 +1,4 @@
-"""What is written to one SSE client: frames, each made once for all clients.
+"""What SSE clients are sent: frames, whose bytes are made once for all clients of one format.
 
 A part that streams makes two kinds of frame: a full frame is OpenCode's `message.part.updated` with the whole part and its new
 text, a delta frame is `message.part.delta` with the new text alone. Merging two frames of one part keeps the newer part and joins

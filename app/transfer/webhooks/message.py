@@ -1,5 +1,5 @@
-"""The message to a webhook's receiver: `{"id": …, "type": …, "timestamp": …, "directory": …, "data": {…}}`, with the event's id
-as on event streams, and its properties as `data`. Pure."""
+"""The message to a webhook's receiver, and sending it: `{"id": …, "type": …, "timestamp": …, "directory": …, "data": {…}}`, with
+the event's id as on event streams, and its properties as `data`."""
 
 import asyncio
 import base64
@@ -52,7 +52,7 @@ def problem(pattern: str) -> str | None:
     if _PATTERN.fullmatch(pattern) and any(matches(pattern, kind) for kind in SENT):
         return None
     if any(matches(pattern, kind) for kind in STREAMED):
-        return f"{pattern} is only sent to event streams (GET /event); webhooks are sent what the journal has"
+        return f"{pattern} is for event streams (GET /event): webhooks can name only what the journal has"
     return f"there is no event {pattern[:100]!r}: name a type (session.idle), all of a kind (session.*), or all (*)"
 
 
