@@ -321,14 +321,14 @@ class EventSessionError(AnnouncedEvent):
 
 
 class EventSessionNextAgentSwitched(AnnouncedEvent):
-    """The session's agent is another one, by the second API. On its streams alone."""
+    """The session's agent is another one, by the second API. Only its event streams have it."""
 
     type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
     properties: SwitchedAgent
 
 
 class EventSessionNextModelSwitched(AnnouncedEvent):
-    """The session's model is another one, by the second API. On its streams alone."""
+    """The session's model is another one, by the second API. Only its event streams have it."""
 
     type: Literal["session.next.model.switched"] = "session.next.model.switched"
     properties: SwitchedModel

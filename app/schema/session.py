@@ -15,7 +15,7 @@ from app.schema.permission import Ruleset
 class FileDiff(Wire):
     """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary.
 
-    `patch` is a unified diff, absent when binary. Diffs of before, and imported ones, lack it and `status`.
+    `patch` is a unified diff, absent when binary. Older diffs, and imported ones, lack it and `status`.
     """
 
     file: str
@@ -53,8 +53,8 @@ class NotReverted(Wire):
 
 
 class Revert(Wire):
-    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being put back,
-    which a server that is killed meanwhile undoes at its next start."""
+    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being restored. If
+    the server is killed meanwhile, another server, or its next start, undoes the revert."""
 
     message_id: str
     part_id: str | None = None
@@ -159,7 +159,7 @@ class Busy(Wire):
 
 
 class Retry(Wire):
-    """Waiting to ask the provider again; `next` is epoch milliseconds."""
+    """Waiting to send the request to the provider again; `next` is epoch milliseconds."""
 
     type: Literal["retry"] = "retry"
     attempt: int

@@ -718,7 +718,7 @@ class EventSessionIdle(Wire):
 
 
 class EventSessionNextAgentSwitched(Wire):
-    """The session's agent is another one, by the second API. On its streams alone."""
+    """The session's agent is another one, by the second API. Only its event streams have it."""
 
     id: str
     type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
@@ -726,7 +726,7 @@ class EventSessionNextAgentSwitched(Wire):
 
 
 class EventSessionNextModelSwitched(Wire):
-    """The session's model is another one, by the second API. On its streams alone."""
+    """The session's model is another one, by the second API. Only its event streams have it."""
 
     id: str
     type: Literal["session.next.model.switched"] = "session.next.model.switched"
@@ -890,7 +890,7 @@ class Failed(Wire):
 
 class FileDiff(Wire):
     """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary. `patch` is
-    a unified diff, absent when binary. Diffs of before, and imported ones, lack it and `status`.
+    a unified diff, absent when binary. Older diffs, and imported ones, lack it and `status`.
     """
 
     file: str
@@ -1900,7 +1900,7 @@ class RespondInput(Wire):
 
 
 class Retry(Wire):
-    """Waiting to ask the provider again; `next` is epoch milliseconds."""
+    """Waiting to send the request to the provider again; `next` is epoch milliseconds."""
 
     type: Literal["retry"] = "retry"
     attempt: int
@@ -1923,8 +1923,8 @@ class RetryTime(Wire):
 
 
 class Revert(Wire):
-    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being put back,
-    which a server that is killed meanwhile undoes at its next start.
+    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being restored. If
+    the server is killed meanwhile, another server, or its next start, undoes the revert.
     """
 
     message_id: Annotated[str, Field(alias="messageID")]
