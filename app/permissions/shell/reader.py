@@ -1,4 +1,5 @@
-"""Walks the syntax tree of a script in the order in which it runs, and gathers findings."""
+"""Reads a shell command before it runs: walks its syntax tree in the order of execution, and adds the commands and paths that it
+finds to `Findings`."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -39,15 +40,17 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 150
 _DEPTH_OF_SCRIPT = 18
 _DEPTH_OF_CALL = 12
+"""What a script within a script, and a call, count towards _MAX_DEPTH."""
 _MAX_WORDS = 300
 """Of a command that contains others."""
-_APART = {"subshell", "command_substitution", "process_substitution"}
-_MISPLACED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
-_MISPLACED = frozenset(_MISPLACED_WORDS.split())
+_OWN_PROCESS = {"subshell", "command_substitution", "process_substitution"}
+_RESERVED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
+_KEYWORDS = frozenset(_RESERVED_WORDS.split())
+"""Where one is the name of a command, the grammar has misread the script."""
 _PLAIN_WORD = re.compile(r"[\w./+][\w./+-]*")
 _GROUP_ENDS = {"}", ")"}
 _DIRECTORY_COMMANDS = {"cd", "pushd", "popd", "chdir"}
-_LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
+_UNESCAPED_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
 _SETS_VARIABLES = {"read", "mapfile", "readarray", "getopts", "unset", "declare", "typeset", "local", "export", "readonly"}
 _LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq", "head", "tail", "wc", "echo"}
 
@@ -121,8 +124,8 @@ class ShellReader:
             "declaration_command": self._declaration,
             "unset_command": self._declaration,
             "for_statement": self._for,
-            **dict.fromkeys(_APART, self._expansions),
-            **dict.fromkeys(syntax.WORDS - _APART, self._loose_word),
+            **dict.fromkeys(_OWN_PROCESS, self._expansions),
+            **dict.fromkeys(syntax.WORDS - _OWN_PROCESS, self._loose_word),
         }
         readers.get(node.type, self._statements)(node, context.deeper())
 
@@ -132,10 +135,10 @@ class ShellReader:
         for child in node.named_children:
             with self._restoring_directory() if syntax.in_background(child) else nullcontext():
                 self._walk(child, context)
-            self._expect_failed_cd()
+            self._add_failed_cd()
 
-    def _expect_failed_cd(self) -> None:
-        """Commands behind a `;` or `||` run even if the `cd` before failed."""
+    def _add_failed_cd(self) -> None:
+        """Commands behind a `;` or `||` run even if the `cd` before them failed: then in the directory from before it."""
         self._paths.directories = tuple(dict.fromkeys([*self._paths.directories, *self._after_failed_cd]))
         self._after_failed_cd = ()
 
@@ -146,7 +149,7 @@ class ShellReader:
                 continue
             self._findings.has_run = True
             if child.type == "||":
-                self._expect_failed_cd()
+                self._add_failed_cd()
 
     def _pipeline(self, node: "Node", context: _Context) -> None:
         lists_files = True
@@ -197,7 +200,7 @@ class ShellReader:
     def _expansions(self, node: "Node", context: _Context) -> None:
         """Walks the substitutions in a word, however deep in quotes. `${x@P}` runs the value of x; `${x:=y}` sets x."""
         context = context.deeper()
-        if node.type in _APART:
+        if node.type in _OWN_PROCESS:
             with self._restoring_directory():
                 self._statements(node, context)
             return
@@ -251,7 +254,7 @@ class ShellReader:
     def _heredoc(self, node: "Node", context: _Context) -> None:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
         text, is_expanded = syntax.heredoc_text(node)
-        if is_expanded and _LIVE_BACKQUOTE.search(text):
+        if is_expanded and _UNESCAPED_BACKQUOTE.search(text):
             self._findings.add_unreadable(text)
         self._findings.is_unparsable |= bool(node.children_by_field_name("argument"))
         for child in node.named_children:
@@ -277,7 +280,7 @@ class ShellReader:
         """`node`: the command, unless another program or script runs it."""
         self._findings.count(len(words))
         flat = flattened(words)
-        if words[0].text.startswith("=") and flat[0].is_known:  # zsh: where the program is that follows
+        if words[0].text.startswith("=") and flat[0].is_known:  # zsh: `=name` is the path of the program
             flat[0] = Word(flat[0].text, (flat[0].fields[0].lstrip("=") or "=",))
         name = flat[0].value
         bare = (basename(name) or name).lower()
@@ -303,7 +306,7 @@ class ShellReader:
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:
         args = [word.value for word in flat[1:]]
-        if typed_name in _MISPLACED or (bare == "alias" and any(arg.partition("=")[0] in _DIRECTORY_COMMANDS for arg in args)):
+        if typed_name in _KEYWORDS or (bare == "alias" and any(arg.partition("=")[0] in _DIRECTORY_COMMANDS for arg in args)):
             self._findings.is_unparsable = True
         if bare in _SETS_VARIABLES or (bare == "printf" and any(arg.startswith("-v") for arg in args)):
             self._variables.forget_all()
@@ -319,7 +322,7 @@ class ShellReader:
         for command in started.commands:
             self._call(command, context.fed_by(None if bare == "xargs" else context.stdin))
         if may_take_scripts(bare, [word.plain for word in flat[1:]]):
-            started.named = [subject for text in texts_in(flat[1:]) for subject in self._named_in(text, context)]
+            started.named = [subject for text in texts_in(flat[1:]) for subject in self._commands_in(text, context)]
         in_place = bare in {"eval", "trap", "alias", "source", "."}
         unread = [script for script in started.scripts if not self._script(script, in_place, context)]
         if unread:
@@ -332,7 +335,7 @@ class ShellReader:
         if bare not in _DIRECTORY_COMMANDS:
             self._check_arguments(words, flat, bare, started, context.stdin)
 
-    def _named_in(self, text: str, context: _Context) -> list[Subject]:
+    def _commands_in(self, text: str, context: _Context) -> list[Subject]:
         """The commands of a text, which run if the program takes it for a script; none if the text is no script."""
         found = Findings()
         reader = ShellReader(self._boundary, self._variables.in_child_process(), self._paths.directories, found)
@@ -387,5 +390,5 @@ def _is_plain_cd(node: "Node", flat: Sequence[Word]) -> bool:
     is_folder_name = target.is_known and not has_glob(target.fields[0]) and target.value[:1] not in {"", "-"}
     return is_folder_name and syntax.parent_type(syntax.statement_of(node, {"list", "redirected_statement"}, {"||"})) in {
         "program",
-        *_APART,
+        *_OWN_PROCESS,
     }
