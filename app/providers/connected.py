@@ -1,9 +1,11 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`.
 
-A project may be written by others than the operator. With a key of the user's own, the operator's and the project's layers say
-together how a provider is reached, without the operator's secrets. Otherwise the operator's layers alone say how a provider is
-reached that they name, or of which the server has a key: the project may only describe and rename its models. Any other provider
-is the project's own.
+A project may be written by others than the operator. So what says how a provider is reached (address, headers, options) is,
+
+- if the user has a key of their own for it: the operator's and the project's layers together, without the operator's secrets;
+- else, if the operator's layers name it or the server has a key for it: the operator's layers alone. The project may only
+  describe and rename its models;
+- else the project's layers.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -75,7 +77,7 @@ def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str])
 
 Entries = Mapping[str, RawEntry]
 
-_DESCRIBING = (
+_DESCRIPTIVE_KEYS = (
     *("name", "family", "release_date", "limit", "modalities"),
     *("attachment", "reasoning", "temperature", "tool_call", "interleaved"),
 )
@@ -84,11 +86,17 @@ _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 
 
 def entries_for(
-    of_user: Collection[str], of_server: Collection[str], known: Catalogue, operators: Entries, projects: Entries, *, shares: bool
+    of_user: Collection[str],
+    of_server: Collection[str],
+    catalogue: Catalogue,
+    operators: Entries,
+    projects: Entries,
+    *,
+    shares: bool,
 ) -> dict[str, RawEntry]:
-    """The entries of `provider` that hold for a user. `of_user`: the providers of which the user has a key, `of_server`: those of
-    which the server has one for the user; `shares`: the user may use the configuration's keys, too. `operators` and `projects`:
-    the entries of their layers."""
+    """The entries of `provider` that hold for a user. `of_user`: the providers for which the user has a key, `of_server`: those
+    for which the server has one that the user may use. `shares`: the user may use the keys in the configuration, too. `operators`
+    and `projects`: the entries of their layers."""
     found: dict[str, RawEntry] = {}
     for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
         operator, project = operators.get(id_, {}), projects.get(id_, {})
@@ -96,7 +104,7 @@ def entries_for(
             found[id_] = deep_merge(without_secrets(operator), _without_key(project))
             continue
         is_operators = id_ in operators or id_ in of_server
-        entry = _with_names(operator, project, known, id_) if is_operators else project
+        entry = _with_descriptions(operator, project, catalogue, id_) if is_operators else project
         if shares or masked(entry) == entry:
             found[id_] = entry
     return found
@@ -110,19 +118,19 @@ def _without_key(entry: RawEntry) -> RawEntry:
     return {**entry, "options": options}
 
 
-def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provider_id: str) -> RawEntry:
+def _with_descriptions(operator: RawEntry, project: RawEntry, catalogue: Catalogue, provider_id: str) -> RawEntry:
     """The operator's entry, with the project's descriptions and names of its models."""
-    said: Entries = project.get("models") or {}
-    if not said:
+    described: Entries = project.get("models") or {}
+    if not described:
         return operator
     configured: Entries = operator.get("models") or {}
-    existing = {*configured, *known.entries(provider_id)}
+    existing = {*configured, *catalogue.entries(provider_id)}
     models = {**configured}
-    for model_id, fields in said.items():
-        meant = model_id if model_id in existing else fields.get("id", "")
-        if meant in existing and is_offered(meant, operator):
-            describing = {name: fields[name] for name in _DESCRIBING if name in fields}
-            models[model_id] = {"id": meant, **configured.get(meant, {}), **describing}
+    for model_id, fields in described.items():
+        existing_id = model_id if model_id in existing else fields.get("id", "")
+        if existing_id in existing and is_offered(existing_id, operator):
+            description = {name: fields[name] for name in _DESCRIPTIVE_KEYS if name in fields}
+            models[model_id] = {"id": existing_id, **configured.get(existing_id, {}), **description}
     return {**operator, "models": models}
 
 
@@ -137,7 +145,7 @@ def is_offered(model_id: str, entry: RawEntry) -> bool:
 Source = Literal["env", "api", "config"]
 
 _TRUE = ("1", "true")
-_WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
+_WITHOUT_TOOLS = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
 """Listed models that do not support tools."""
 
 
@@ -188,14 +196,14 @@ class ProviderSettings:
 
 
 def assemble(
-    known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
+    catalogue: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
 ) -> dict[str, ProviderInfo]:
     """The connected providers in OpenCode's order: by environment, then by stored key, then by config. If a provider is found in
     several places, the first decides its position and the last is its source.
 
     The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
     """
-    entries = {id_: entry for id_, entry in _entries(known, settings).items() if settings.allows(id_)}
+    entries = {id_: entry for id_, entry in _entries(catalogue, settings).items() if settings.allows(id_)}
     stored = api_keys(auth)
     sources: dict[str, Source] = {id_: "env" for id_, entry in entries.items() if _env_key(entry, env)}
     sources |= {id_: "api" for id_ in entries if id_ in stored}
@@ -204,7 +212,7 @@ def assemble(
     for id_, source in sources.items():
         entry = entries[id_]
         key = stored[id_].key if id_ in stored else _env_key(entry, env)
-        if models := _models(known, settings, id_, entry):
+        if models := _models(catalogue, settings, id_, entry):
             connected[id_] = ProviderInfo(
                 id=id_,
                 name=entry.get("name") or id_,
@@ -230,14 +238,14 @@ class ServerKeys:
     env: Mapping[str, str]
     auth: Mapping[str, Auth]
 
-    def providers(self, known: Catalogue, settings: ProviderSettings) -> set[str]:
+    def providers(self, catalogue: Catalogue, settings: ProviderSettings) -> set[str]:
         """The providers of which the server has a key. `settings`: the operator's."""
-        named = {id_ for id_, entry in _entries(known, settings).items() if _env_key(entry, self.env)}
+        named = {id_ for id_, entry in _entries(catalogue, settings).items() if _env_key(entry, self.env)}
         return named | api_keys(self.auth).keys()
 
 
 def connect(
-    known: Catalogue,
+    catalogue: Catalogue,
     settings: ProviderSettings,
     server: ServerKeys,
     own: Mapping[str, Auth] | None = None,
@@ -248,15 +256,15 @@ def connect(
     configuration's keys. `server`: the server's keys that the user may use."""
     own = api_keys(own or {})  # nothing else is a key: with it the server's key would go where the project says
     operators = settings.operators or settings
-    of_server = server.providers(known, operators)
-    entries = entries_for(own.keys(), of_server, known, operators.entries, settings.projects, shares=shares)
-    return assemble(known, replace(settings, entries=entries), server.env, {**server.auth, **own})
+    of_server = server.providers(catalogue, operators)
+    entries = entries_for(own.keys(), of_server, catalogue, operators.entries, settings.projects, shares=shares)
+    return assemble(catalogue, replace(settings, entries=entries), server.env, {**server.auth, **own})
 
 
-def _entries(known: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
-    """Of all providers, the known ones first."""
-    said = settings.entries
-    return {**known.providers, **{id_: merge_entry(known.providers.get(id_, {}), entry) for id_, entry in said.items()}}
+def _entries(catalogue: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
+    """Of all providers, those of the catalogue first."""
+    listed = catalogue.providers
+    return {**listed, **{id_: merge_entry(listed.get(id_, {}), entry) for id_, entry in settings.entries.items()}}
 
 
 def _env_names(entry: RawEntry) -> list[str]:
@@ -267,19 +275,19 @@ def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in _env_names(entry) if env.get(name)), None)
 
 
-def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
+def _models(catalogue: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
     """Each configured model is merged over the listed one that its `id` names, by default the one of its own name."""
-    models = {**known.models(provider_id)}
+    models = {**catalogue.models(provider_id)}
     configured: Mapping[str, RawEntry] = entry.get("models") or {}
-    listed = known.entries(provider_id) if configured else {}
-    for model_id, said in configured.items():
-        meant: str = said.get("id") or model_id
-        name = {} if meant == model_id else {"name": model_id}
-        merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
+    listed = catalogue.entries(provider_id) if configured else {}
+    for model_id, fields in configured.items():
+        listed_id: str = fields.get("id") or model_id
+        name = {} if listed_id == model_id else {"name": model_id}
+        merged = merge_entry({"family": "", **listed.get(listed_id, {}), **name}, fields)
         models[model_id] = make_model(provider_id, model_id, merged, entry)
     left_out = {"deprecated"} if settings.alpha_models else {"deprecated", "alpha"}
     return {
         id_: model
         for id_, model in models.items()
-        if model.id not in _WITHDRAWN and model.status not in left_out and is_offered(id_, entry)
+        if model.id not in _WITHOUT_TOOLS and model.status not in left_out and is_offered(id_, entry)
     }
