@@ -70,8 +70,8 @@ EditorText = Callable[[Path], Awaitable[str | None]]
 
 
 class ToolHost(Protocol):
-    """The services of a turn that a tool may use. What stands here is for a tool that the server runs on input from the user:
-    everything is allowed, progress is not shown, nobody is asked."""
+    """The services of a turn that a tool may use. These methods are the services where the server itself runs a tool for a user,
+    as to read a file of a prompt: everything is allowed, progress is not shown, nobody is asked."""
 
     async def require_permission(self, needed: ToolPermission) -> None:
         """Returns when the permission is granted. Raises an error of app.permissions.service if it is denied or rejected."""

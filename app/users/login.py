@@ -50,21 +50,21 @@ class RateLimits:
 
     async def hit(self, limit: str, *key: str) -> int:
         """Counts one more against `limit` (`30/minute`). Returns 0, or the seconds until there is room again."""
-        return await self._with_redis(limit, key, hits=True)
+        return await self._in_redis_or_memory(limit, key, hits=True)
 
     async def wait(self, limit: str, *key: str) -> int:
         """As `hit`, without counting."""
-        return await self._with_redis(limit, key, hits=False)
+        return await self._in_redis_or_memory(limit, key, hits=False)
 
-    async def _with_redis(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
+    async def _in_redis_or_memory(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
         if self._redis is not None:
             try:
-                seconds = await _seconds(self._redis, limit, key, hits=hits)
+                seconds = await _seconds_to_wait(self._redis, limit, key, hits=hits)
                 self._failures.worked()
                 return seconds
             except Exception as error:  # noqa: BLE001  of Redis, whatever it is: the limits hold on this server
                 self._failures.failed(error)
-        return await _seconds(self._memory, limit, key, hits=hits)
+        return await _seconds_to_wait(self._memory, limit, key, hits=hits)
 
     @cached_property
     def _memory(self) -> "FixedWindowRateLimiter":
@@ -90,7 +90,7 @@ class RateLimits:
         return FixedWindowRateLimiter(storage)
 
 
-async def _seconds(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str, ...], *, hits: bool) -> int:
+async def _seconds_to_wait(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str, ...], *, hits: bool) -> int:
     from limits import parse
 
     item = parse(limit)
@@ -99,7 +99,7 @@ async def _seconds(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str
     seconds = (await limiter.get_window_stats(item, *key)).reset_time - time.time()
     if seconds > item.get_expiry() + 1:  # the clock was put back: the window would last as much longer
         await limiter.clear(item, *key)
-        return await _seconds(limiter, limit, key, hits=hits)
+        return await _seconds_to_wait(limiter, limit, key, hits=hits)
     return max(1, math.ceil(seconds))
 
 
@@ -177,7 +177,7 @@ class Login:
     async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """As `check`, but a request without a login may have a token for one event stream. Raises StorageError."""
         checked = await self.check(scope, authorization)
-        if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and (principal := await self._redeemed(scope)):
+        if isinstance(checked, LoginDenied) and not _split(authorization)[0] and (principal := await self._redeemed(scope)):
             return AcceptedLogin("event token", principal)
         return checked
 
@@ -194,11 +194,11 @@ class Login:
         return AcceptedLogin("connect ticket", principal)
 
     async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
-        """`scope`: the request's (ASGI). A valid token is let in even from an address that failed too often: it cannot be
-        guessed, and others at a guesser's address are not locked out."""
+        """Checks the `Authorization` header. `scope`: the request's (ASGI). A valid token is let in even from an address that
+        failed too often: it cannot be guessed, and others at a guesser's address are not locked out."""
         if not self.is_required():
             return ANYBODY
-        scheme, credentials = _parts(authorization)
+        scheme, credentials = _split(authorization)
         if not scheme:
             return LoginDenied()
         by_token = await self._by_token(credentials) if scheme == "bearer" else None
@@ -211,7 +211,7 @@ class Login:
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
         """Whether the login that a stream was opened with is still valid for its principal. If the database or the file of tokens
         cannot be read now, it is."""
-        scheme, credentials = _parts(authorization)
+        scheme, credentials = _split(authorization)
         try:
             if scheme == "bearer" and self.is_required():
                 by_token = await self._by_token(credentials)
@@ -226,7 +226,7 @@ class Login:
         return True
 
     async def _by_token(self, token: str) -> AcceptedLogin | LoginDenied | None:
-        """None for what is no token. An invalid one of an identity provider is no guess at a password, and does not count as one:
+        """None for what is no token: it counts as a guess at a password. An invalid token of an identity provider does not, as
         many users may share an address."""
         if self._oidc is not None and is_jwt(token):
             principal = await self._oidc.principal(token)
@@ -275,7 +275,7 @@ def _digest(login: bytes) -> bytes:
     return hashlib.sha256(login).digest()
 
 
-def _parts(authorization: str | None) -> tuple[str, str]:
+def _split(authorization: str | None) -> tuple[str, str]:
     scheme, _, credentials = (authorization or "").strip().partition(" ")
     return scheme.lower(), credentials.strip()
 

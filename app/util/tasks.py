@@ -11,6 +11,8 @@ from weakref import WeakValueDictionary
 
 
 class FailureLog:
+    """Logs the first of several failures in a row, and when it works again."""
+
     def __init__(self, log: logging.Logger, what: str) -> None:
         """`what`: the subject of "… failed"."""
         self._log = log
@@ -48,8 +50,7 @@ async def every(seconds: float, work: Callable[[], Awaitable[Any]], what: str, *
         await asyncio.sleep(pause)
         try:
             await work()
-            if failures.count:
-                failures.worked()
+            failures.worked()
             pause = seconds
         except Exception as error:  # noqa: BLE001  whatever it is, the next time may succeed
             failures.failed(error)

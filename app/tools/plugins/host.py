@@ -30,11 +30,11 @@ class ApiAccess:
 
 @dataclass(frozen=True)
 class _OpenPlugins:
-    """A directory's plugins, and the task that gives them events."""
+    """A directory's plugins, and the task that forwards events to them."""
 
     loaded: LoadedConfig
     loading: asyncio.Task[Plugins]
-    telling: asyncio.Task[None]
+    forwarding: asyncio.Task[None]
 
 
 class PluginHost:
@@ -57,15 +57,15 @@ class PluginHost:
         if opened is None or opened.loaded is not loaded:
             self.close(directory)
             loading = asyncio.create_task(self._load(location, loaded))
-            telling = asyncio.create_task(self._tell_events(loading, directory), name=f"plugin events of {directory}")
-            opened = self._open[directory] = _OpenPlugins(loaded, loading, telling)
+            forwarding = asyncio.create_task(self._forward_events(loading, directory), name=f"plugin events of {directory}")
+            opened = self._open[directory] = _OpenPlugins(loaded, loading, forwarding)
         return await asyncio.shield(opened.loading)
 
     def close(self, directory: str) -> None:
         """The directory's plugins get no more events."""
         opened = self._open.pop(directory, None)
         if opened is not None:
-            opened.telling.cancel()
+            opened.forwarding.cancel()
 
     def close_all(self) -> None:
         for directory in list(self._open):
@@ -77,7 +77,7 @@ class PluginHost:
         given = PluginInput(project, directory, location.worktree, api.server_url, api.connect(directory))
         return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
 
-    async def _tell_events(self, loading: asyncio.Task[Plugins], directory: str) -> None:
+    async def _forward_events(self, loading: asyncio.Task[Plugins], directory: str) -> None:
         hooks = (await asyncio.shield(loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin, _ in hooks.named.get("event", ()):
