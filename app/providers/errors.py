@@ -176,10 +176,10 @@ def _transport(error: BaseException, url: str) -> ApiFailure:
         case httpx2.TimeoutException():
             message = f"{host} was silent for too long"
         case httpx2.ConnectError():
-            said = next(
+            reason = next(
                 (cause for cause in reversed([*_causes(error)]) if isinstance(cause, OSError)), error
             )  # by the OS, or TLS
-            message = f"Cannot connect to {host}: {said}"
+            message = f"Cannot connect to {host}: {reason}"
         case httpx2.NetworkError() | httpx2.RemoteProtocolError() | anyio.EndOfStream():
             message = f"{host} broke the connection off before the answer was complete"
         case _:

@@ -82,8 +82,8 @@ def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:
     given = present(
         temperature=request.temperature, top_p=request.top_p, top_k=request.top_k, max_tokens=request.max_output_tokens
     )
-    said = contents_of(request) if with_contents else None
-    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, said)
+    contents = contents_of(request) if with_contents else None
+    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, contents)
 
 
 def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) -> None:
@@ -98,8 +98,8 @@ def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) ->
 
 def contents_of(request: ModelRequest) -> ModelContents:
     system = [{"type": "text", "content": text} for text in request.system]
-    said = [{"role": message.role, "parts": [_part(block) for block in message.content]} for message in request.messages]
-    return ModelContents(system, said)
+    inputs = [{"role": message.role, "parts": [_part(block) for block in message.content]} for message in request.messages]
+    return ModelContents(system, inputs)
 
 
 def add_output(parts: list[MessagePart], event: StreamEvent) -> None:

@@ -334,10 +334,10 @@ class SdkAdapter(ABC, Generic[Client]):
 def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
     """A request as the SDK's parameters take it. `omit`: the SDK's value for None. Dates, NaN and the like, which configurations
     and plugins bring, are sent as JSON can have them; the conversation has none."""
-    said = {name: body[name] for name in _CONVERSATION if name in body}
-    brought = {name: value for name, value in body.items() if name not in said}
+    conversation = {name: body[name] for name in _CONVERSATION if name in body}
+    options = {name: value for name, value in body.items() if name not in conversation}
     return {
-        "extra_body": {**orjson.loads(orjson.dumps(brought, option=orjson.OPT_NON_STR_KEYS)), **said},
+        "extra_body": {**orjson.loads(orjson.dumps(options, option=orjson.OPT_NON_STR_KEYS)), **conversation},
         "extra_headers": {name: omit if value is None else value for name, value in headers.items()},
     }
 

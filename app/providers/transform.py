@@ -91,7 +91,7 @@ def _without_unsupported_media(model: Model, message: ModelMessage) -> ModelMess
     match message:
         case UserTurn(content):
             problems = [_problem(model, block) if isinstance(block, FileBlock) else None for block in content]
-            return UserTurn(tuple(TextBlock(said) if said else block for said, block in zip(problems, content, strict=True)))
+            return UserTurn(tuple(TextBlock(text) if text else block for text, block in zip(problems, content, strict=True)))
         case ToolTurn(content):
             return ToolTurn(tuple(_readable_result(model, result) for result in content))
         case AssistantTurn():

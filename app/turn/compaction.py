@@ -194,15 +194,15 @@ def prune_limits(usable_tokens: int | None) -> tuple[int, int]:
 def prunable_calls(history: Sequence[MessageWithParts], usable_tokens: int | None) -> list[ToolPart]:
     """The calls whose outputs can be cleared, newest first; empty if that would free too little."""
     protected, minimum = prune_limits(usable_tokens)
-    seen, gained = 0, 0
+    seen, freed = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
         tokens = estimate(part.state.output) if isinstance(part.state, Completed) else 0
         seen += tokens
         if seen > protected:
             found.append(part)
-            gained += tokens
-    return found if gained > minimum else []
+            freed += tokens
+    return found if freed > minimum else []
 
 
 def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:

@@ -130,8 +130,8 @@ class OidcLogins:
         user = await self._users.get(name)
         role: Role | None = user.role if user else Role.MEMBER
         if self._settings.role_claim is not None:
-            said = _claim(claims, self._settings.role_claim)
-            role = highest_role(said if isinstance(said, list) else [said])
+            claimed = _claim(claims, self._settings.role_claim)
+            role = highest_role(claimed if isinstance(claimed, list) else [claimed])
         return Principal(name, role, roots=user.roots if user else ()) if role else None
 
     async def _claims(self, token: str) -> dict[str, Any] | None:

@@ -49,8 +49,8 @@ class Telemetry:
     def __init__(self, metrics: "Metrics | None", traces: "Traces | None") -> None:
         self.metrics = metrics
         self.traces = traces
-        told: list[Observer] = [each for each in (metrics, traces) if each is not None]
-        self.observer = Observers(*told) if told else NOBODY
+        observers: list[Observer] = [each for each in (metrics, traces) if each is not None]
+        self.observer = Observers(*observers) if observers else NOBODY
         self._watching = TaskSet()
 
     def start(self) -> None:

@@ -176,10 +176,10 @@ def _describe_model_call(span: Span, record: ModelCallRecord) -> None:
         span.set_attribute("gen_ai.response.finish_reasons", [record.finish])
         span.set_attributes(_usage(record))
     if record.contents is not None:
-        said = record.contents
-        span.set_attribute("gen_ai.system_instructions", _json(said.system))
-        span.set_attribute("gen_ai.input.messages", _json(said.inputs))
-        answer = {"role": "assistant", "parts": said.outputs, "finish_reason": record.finish or "unknown"}
+        contents = record.contents
+        span.set_attribute("gen_ai.system_instructions", _json(contents.system))
+        span.set_attribute("gen_ai.input.messages", _json(contents.inputs))
+        answer = {"role": "assistant", "parts": contents.outputs, "finish_reason": record.finish or "unknown"}
         span.set_attribute("gen_ai.output.messages", _json([answer]))
     if record.end is not ModelCallEnd.ANSWERED:
         _fail(span, record.error or record.end)

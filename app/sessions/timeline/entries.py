@@ -70,13 +70,13 @@ def _of_user(info: UserMessage, parts: Sequence[Part]) -> v2.SessionMessage | No
     if any(isinstance(part, CompactionPart) for part in parts):
         return None
     texts = [part for part in parts if isinstance(part, TextPart)]
-    said = [*(part.text for part in texts if not part.synthetic), *(p.prompt for p in parts if isinstance(p, SubtaskPart))]
+    prompted = [*(part.text for part in texts if not part.synthetic), *(p.prompt for p in parts if isinstance(p, SubtaskPart))]
     files = [_file(part) for part in parts if isinstance(part, FilePart)]
     agents = [_agent(part) for part in parts if isinstance(part, AgentPart)]
-    if texts and not (said or files or agents):
+    if texts and not (prompted or files or agents):
         text = "\n".join(part.text for part in texts)
         return v2.SessionMessageSynthetic(id=info.id, session_id=info.session_id, time=info.time, text=text)
-    return v2.SessionMessageUser(id=info.id, time=info.time, text="\n".join(said), files=files or None, agents=agents or None)
+    return v2.SessionMessageUser(id=info.id, time=info.time, text="\n".join(prompted), files=files or None, agents=agents or None)
 
 
 def _file(part: FilePart) -> v2.PromptFileAttachment:

@@ -238,7 +238,7 @@ _MENTIONS: Mapping[str, Callable[[Mapping[str, Any]], Mention | None]] = {
 }
 
 
-def is_telling(event_type: str) -> bool:
+def is_translated(event_type: str) -> bool:
     """Whether events of the second API may be made of it."""
     return event_type in _MENTIONS or event_type == "session.status" or event_type.startswith(PREFIX)
 

@@ -32,7 +32,7 @@ from app.sessions.timeline.events import (
     digest_of,
     happenings,
     id_of_number,
-    is_telling,
+    is_translated,
     mention,
     place_of,
     session_event,
@@ -70,7 +70,7 @@ _Key = tuple[str, int, int]
 class Timeline:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._telling = asyncio.Lock()
+        self._translating = asyncio.Lock()
         self._kept: dict[_Key, _WholeHistory] = {}
         """The history that was read last, because clients fetch page after page."""
         self._forgetting: asyncio.TimerHandle | None = None
@@ -100,12 +100,12 @@ class Timeline:
 
     async def tell(self, frames: Iterable[EventFrame]) -> None:
         """Sets `translated` of each frame, once for all its listeners. The frames may be of several sessions."""
-        async with self._telling:
+        async with self._translating:
             new = [frame for frame in frames if frame.translated is None]
-            telling = [frame.event for frame in new if frame.event.seq is not None and is_telling(frame.event.type)]
-            told = await self._store.query(_told_by, telling) if telling else {}
+            translatable = [frame.event for frame in new if frame.event.seq is not None and is_translated(frame.event.type)]
+            translated = await self._store.query(_translated_by_seq, translatable) if translatable else {}
             for frame in new:
-                frame.translated = told.get(frame.event.seq or 0, [])
+                frame.translated = translated.get(frame.event.seq or 0, [])
 
     # Messages.
 
@@ -200,8 +200,8 @@ def _events(
 def _whole_history(connection: Connection, session_id: str, upto: int) -> _WholeHistory:
     journal = _without_copies(_journal(connection, session_id, 0))
     happened = _happened(connection, session_id, message_rows.all_messages(connection, session_id))
-    told = {named.moment for event in journal if (named := mention(event)) is not None}
-    before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
+    journaled = {named.moment for event in journal if (named := mention(event)) is not None}
+    before = [each for of_message in happened.values() for each in of_message if each.moment not in journaled]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
     return _WholeHistory([*counted, *translate(session_id, happened, journal)], before, upto)
 
@@ -251,17 +251,17 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
     return found
 
 
-def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
+def _translated_by_seq(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
     """By the events' numbers in the journal."""
     of_session: dict[str, set[int]] = {}
     for event in published:
         of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
-    told: dict[int, list[TimelineEvent]] = {}
+    translated: dict[int, list[TimelineEvent]] = {}
     for session_id, seqs in of_session.items():
         journal = [event for event in _journal(connection, session_id, min(seqs) - 1, max(seqs)) if event.seq in seqs]
         for each in _translated(connection, session_id, journal):
-            told.setdefault(place_of(each.durable.seq).journal_seq, []).append(each)
-    return told
+            translated.setdefault(place_of(each.durable.seq).journal_seq, []).append(each)
+    return translated
 
 
 def _journal(connection: Connection, session_id: str, seen: int, upto: int | None = None) -> list[JournalEvent]:

@@ -69,8 +69,8 @@ class Admissions:
         if wanted.delivery == "queue" and (wanted.resume or self._live.get(session_id).is_unfinished):
             accepted = await self._queue.accept(instance, prompted, prompt.model_copy(update={"when_busy": "queue"}))
         else:
-            told = prompt.model_copy(update={"no_reply": None if wanted.resume else True})
-            accepted = await self._prompts.accept(instance, prompted, told)
+            joining = prompt.model_copy(update={"no_reply": None if wanted.resume else True})
+            accepted = await self._prompts.accept(instance, prompted, joining)
         if isinstance(accepted, AcceptedPrompt) and accepted.run is not None:
             self._prompts.answer_later(session_id, accepted)
 

@@ -196,8 +196,8 @@ def default_model_of(instance: Instance) -> ModelRef:
 
 def content_hash(prompt: PromptInput) -> str:
     """Without the time that the prompt may wait, and whether it wants an answer yet."""
-    said = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    content = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def command_hash(command: CommandInput) -> str:
