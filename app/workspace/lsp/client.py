@@ -25,7 +25,7 @@ from app.tools.process import end_group, end_marked, marked, pipe, yield_process
 from app.util import processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.tasks import forget_failure
-from app.workspace.lsp.said import LspFailure
+from app.workspace.lsp.server_messages import LspFailure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024

@@ -14,21 +14,21 @@ from app.project.sandbox.scope import Program
 from app.schema.project import FileErrors
 from app.util.tasks import TaskSet
 from app.workspace.lsp.kinds import ServerKind, language_of
-from app.workspace.lsp.said import Diagnosis, LspFailure, asked, can_be_asked
+from app.workspace.lsp.server_messages import LspFailure, PublishedErrors, pulled_errors, supports_pull
 
 if TYPE_CHECKING:
     from app.workspace.lsp.client import LspClient
 
 RESTARTS = 3
 START_SECONDS = 45.0
-_LAST_WORDS = 0.15
+_SILENCE_SECONDS = 0.15
 """Seconds of silence after which a server that names no versions has published all errors of a file."""
-_UNCHANGED = 1.0
+_UNCHANGED_SECONDS = 1.0
 """Seconds after an answer within which such a server publishes a file's errors, unless they have not changed."""
 _MAX_TEXT = 2 * 1024 * 1024
 _MAX_OPEN = 100
 _MAX_FILES = 200
-_MAX_ASKED = 20
+_MAX_PULLS = 20
 """The most requests for errors that are not answered yet."""
 _CAPABILITIES = {
     "textDocument": {
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _SpokenFile:
+class _SentFile:
     """A file as it was sent to the server. `published`: errors of this version were published; `is_exact`: with its number."""
 
     version: int = 0
@@ -85,15 +85,15 @@ class LanguageServer:
         self.is_behind = False
         self.has_failed = False
         self._client: LspClient | None = None
-        self._settled_start = asyncio.Event()
+        self._start_ended = asyncio.Event()
         """Set when the server is ready or has failed."""
-        self._files: OrderedDict[Path, _SpokenFile] = OrderedDict()
+        self._files: OrderedDict[Path, _SentFile] = OrderedDict()
         self.errors: OrderedDict[Path, FileErrors] = OrderedDict()
         """Of the files that have some."""
-        self._says_versions: bool | None = None
+        self._names_versions: bool | None = None
         """None until the server has published something."""
-        self._can_be_asked = False
-        self._asking = TaskSet()
+        self._supports_pull = False
+        self._pulls = TaskSet()
         self._task = asyncio.create_task(self._run(), name=f"language server {target.kind.id}")
 
     @property
@@ -104,7 +104,7 @@ class LanguageServer:
         """Returns when the server's processes have ended."""
         self._task.cancel()
         await asyncio.wait({self._task})
-        await self._asking.cancel()
+        await self._pulls.cancel()
 
     # Messages to and from the server.
 
@@ -113,10 +113,10 @@ class LanguageServer:
         try:
             async with asyncio.timeout_at(deadline):
                 if not self.is_behind:
-                    await self._settled_start.wait()
-                told = self._tell(path, text)
-                if told is not None and not self.is_behind:
-                    await self._spoken(path, told)
+                    await self._start_ended.wait()
+                sent = self._send(path, text)
+                if sent is not None and not self.is_behind:
+                    await self._wait_for_errors(path, sent)
         except TimeoutError:
             self.is_behind = True
 
@@ -128,7 +128,7 @@ class LanguageServer:
         """The answer to an operation of the tool `lsp`, about a file with this text. None if there is none by the `deadline`."""
 
         async def ask(client: "LspClient") -> Any:
-            self._tell(path, text)
+            self._send(path, text)
             return await _answer_to(client, operation, path.as_uri(), *place)
 
         return await self._answered(ask, deadline)
@@ -138,7 +138,7 @@ class LanguageServer:
             return None
         try:
             async with asyncio.timeout_at(deadline):
-                await self._settled_start.wait()
+                await self._start_ended.wait()
                 return await ask(self._client) if self._client else None
         except TimeoutError:
             self.is_behind = True
@@ -146,12 +146,12 @@ class LanguageServer:
             log.debug("the language server %s does not answer: %s", self.target.kind.id, failure)
         return None
 
-    def _tell(self, path: Path, text: str) -> _SpokenFile | None:
+    def _send(self, path: Path, text: str) -> _SentFile | None:
         """None if the server is not ready, or the text too long for it."""
         client = self._client
         if client is None or len(text) > _MAX_TEXT:
             return None
-        file = self._files.setdefault(path, _SpokenFile())
+        file = self._files.setdefault(path, _SentFile())
         self._files.move_to_end(path)
         file.version += 1
         file.is_exact = False
@@ -162,14 +162,14 @@ class LanguageServer:
             _send_text(client, path, file.version, text)
             if closed:
                 client.notify("textDocument/didClose", {"textDocument": {"uri": closed.as_uri()}})
-        if self._can_be_asked and self._says_versions is None and len(self._asking) < _MAX_ASKED:
-            self._asking.start(self._ask_for_errors(client, path, file.version), "ask a language server for errors")
+        if self._supports_pull and self._names_versions is None and len(self._pulls) < _MAX_PULLS:
+            self._pulls.start(self._pull_errors(client, path, file.version), "ask a language server for errors")
         return file
 
-    async def _spoken(self, path: Path, file: _SpokenFile) -> None:
+    async def _wait_for_errors(self, path: Path, file: _SentFile) -> None:
         """Returns when the server has published all errors of the file, has no news of it, or has ended."""
         published = asyncio.create_task(file.published.wait())
-        unchanged = asyncio.create_task(self._has_nothing_new(path))
+        unchanged = asyncio.create_task(self._wait_if_unchanged(path))
         try:
             await asyncio.wait({published, unchanged}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -178,22 +178,22 @@ class LanguageServer:
         while file.published.is_set() and not file.is_exact:
             file.published.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS):
+                async with asyncio.timeout(_SILENCE_SECONDS):
                     await file.published.wait()
 
-    async def _has_nothing_new(self, path: Path) -> None:
+    async def _wait_if_unchanged(self, path: Path) -> None:
         """Returns when the server answers and still publishes nothing of the file: some servers are silent about a file that has
         stayed without errors. A server that names versions publishes the errors of each."""
         client = self._client
         assert client is not None
         with suppress(LspFailure):
             await client.request("textDocument/documentSymbol", {"textDocument": {"uri": path.as_uri()}})
-        if self._says_versions is False:
-            await asyncio.sleep(_UNCHANGED)
+        if self._names_versions is False:
+            await asyncio.sleep(_UNCHANGED_SECONDS)
         else:
             await client.ended()
 
-    async def _ask_for_errors(self, client: "LspClient", path: Path, version: int) -> None:
+    async def _pull_errors(self, client: "LspClient", path: Path, version: int) -> None:
         """For servers that publish nothing and wait for requests. Outlasts the call that waits, so that one that is behind
         catches up."""
         uri = path.as_uri()
@@ -202,29 +202,29 @@ class LanguageServer:
         except LspFailure as failure:
             log.debug("the language server %s does not tell errors: %s", self.target.kind.id, failure)
             return
-        if said := asked(answer, uri, version):
-            self._take(path, said)
+        if published := pulled_errors(answer, uri, version):
+            self._accept(path, published)
 
-    def _diagnosed(self, params: Any) -> None:
-        said = Diagnosis.of(params)
-        path = said.path if said else None
-        if said is None or path is None or not path.is_relative_to(self.target.top):
+    def _on_published(self, params: Any) -> None:
+        published = PublishedErrors.of(params)
+        path = published.path if published else None
+        if published is None or path is None or not path.is_relative_to(self.target.top):
             return
-        self._says_versions = said.version is not None
-        self._take(path, said)
+        self._names_versions = published.version is not None
+        self._accept(path, published)
 
-    def _take(self, path: Path, said: Diagnosis) -> None:
+    def _accept(self, path: Path, published: PublishedErrors) -> None:
         file = self._files.get(path)
-        if file is not None and said.version not in (None, file.version):
+        if file is not None and published.version not in (None, file.version):
             return  # of the file's earlier text
-        errors = said.errors()
+        errors = published.errors()
         self.errors.pop(path, None)
         if errors.total:
             self.errors[path] = errors
         if len(self.errors) > _MAX_FILES:
             self.errors.popitem(last=False)
         if file is not None:
-            file.is_exact = said.version is not None
+            file.is_exact = published.version is not None
             file.published.set()
             self.is_behind = False
         self.target.diagnosed(path)
@@ -238,7 +238,7 @@ class LanguageServer:
             reason = await self._serve(module.connected)
             log.warning("the language server %s of %s stopped: %s%s", kind, root, reason, "; started again" if left else "")
         self.has_failed = True
-        self._settled_start.set()
+        self._start_ended.set()
         self.target.changed()
 
     async def _serve(self, connected: "Callable[..., AbstractAsyncContextManager[LspClient]]") -> str:
@@ -246,11 +246,11 @@ class LanguageServer:
         target = self.target
         try:
             program = await asyncio.to_thread(target.program)
-            async with connected(program, target.settings, self._diagnosed) as client:
+            async with connected(program, target.settings, self._on_published) as client:
                 async with asyncio.timeout(START_SECONDS):
-                    self._can_be_asked = can_be_asked(await _initialize(client, target.root, target.settings))
+                    self._supports_pull = supports_pull(await _initialize(client, target.root, target.settings))
                 self._client, self.is_behind = client, False
-                self._settled_start.set()
+                self._start_ended.set()
                 target.changed()
                 return await client.ended()
         except TimeoutError:
@@ -267,7 +267,7 @@ class LanguageServer:
         was_ready, self._client = self._client is not None, None
         files, self._files = self._files, OrderedDict()
         self.errors.clear()
-        self._settled_start.clear()
+        self._start_ended.clear()
         for file in files.values():
             file.is_exact = True  # nothing follows
             file.published.set()

@@ -17,7 +17,7 @@ from app.schema.config import LspConfig
 from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
 from app.schema.project import FileErrors, LSPStatus, Symbol
 from app.util.tasks import TaskSet
-from app.workspace.lsp import said
+from app.workspace.lsp import server_messages
 from app.workspace.lsp.kinds import ServerKind, configured
 from app.workspace.lsp.server import LanguageServer, LspTarget
 
@@ -28,8 +28,8 @@ MAX_SERVERS = 10
 LOOK_AGAIN_SECONDS = 10.0
 """How long a server that was not found is not looked for again."""
 _MAX_PLACES = 100
-_TOLD_AFTER = 0.1
-_MAX_TOLD = 20
+_ANNOUNCE_AFTER_SECONDS = 0.1
+_MAX_ANNOUNCED = 20
 
 LspChoice = bool | Mapping[str, LspConfig] | None
 
@@ -56,7 +56,7 @@ class LanguageServers:
         self._closing = TaskSet()
         self._none_until: dict[tuple[Path, str], float] = {}
         """By folder and extension for which no server was found, when to look again."""
-        self._told: dict[tuple[str, Path], None] = {}
+        self._diagnosed: dict[tuple[str, Path], None] = {}
 
     def serves(self, workspace: SandboxWorkspace, config: LspChoice) -> bool:
         """Whether the servers suit another configuration of the directory too."""
@@ -122,7 +122,7 @@ class LanguageServers:
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         ready = [server for server in self._servers.values() if server.is_ready and not server.is_behind]
         answers = await asyncio.gather(*(server.symbols(query, deadline) for server in ready))
-        found = (said.symbols(answer, server.target.top) for server, answer in zip(ready, answers, strict=True))
+        found = (server_messages.symbols(answer, server.target.top) for server, answer in zip(ready, answers, strict=True))
         return [symbol for symbols in found for symbol in symbols]
 
     async def answers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
@@ -135,7 +135,7 @@ class LanguageServers:
     async def symbol_length(self, path: Path, text: str, line: int) -> int | None:
         """The number of lines of a symbol that begins at a line, counted from 0. None if no symbol begins there."""
         answers = await self.answers("documentSymbol", path, text, (0, 0)) or ()
-        ranges = (found for answer in answers for found in said.ranges_of(answer))
+        ranges = (found for answer in answers for found in server_messages.ranges_of(answer))
         return next((found.end.line - line + 1 for found in ranges if found.start.line == line), None)
 
     def _status(self, server: LanguageServer) -> LSPStatus:
@@ -165,7 +165,7 @@ class LanguageServers:
             return None
         program = partial(self._program, kind, command, root)
         changed = partial(self._announce, EventLspUpdated(properties=Nothing()))
-        return LspTarget(kind, root, top, settings, program, partial(self._tell_diagnosed, kind.id), changed)
+        return LspTarget(kind, root, top, settings, program, partial(self._announce_diagnosed_soon, kind.id), changed)
 
     def _program(self, kind: ServerKind, command: Sequence[str], root: Path) -> Program:
         env = {**self._settings.environment, **(kind.env or {})}
@@ -180,15 +180,15 @@ class LanguageServers:
     def _announce(self, event: AnnouncedEvent) -> None:
         self._settings.announce(str(self._workspace.directory), event)
 
-    def _tell_diagnosed(self, kind: str, path: Path) -> None:
+    def _announce_diagnosed_soon(self, kind: str, path: Path) -> None:
         """After a moment, once for several calls: a server may publish a file's errors ten times a second."""
-        if not self._told:
-            asyncio.get_running_loop().call_later(_TOLD_AFTER, self._tell_all)
-        if len(self._told) < _MAX_TOLD:
-            self._told[kind, path] = None
+        if not self._diagnosed:
+            asyncio.get_running_loop().call_later(_ANNOUNCE_AFTER_SECONDS, self._announce_diagnosed)
+        if len(self._diagnosed) < _MAX_ANNOUNCED:
+            self._diagnosed[kind, path] = None
 
-    def _tell_all(self) -> None:
-        told, self._told = self._told, {}
-        for kind, path in told:
+    def _announce_diagnosed(self) -> None:
+        diagnosed, self._diagnosed = self._diagnosed, {}
+        for kind, path in diagnosed:
             properties = DiagnosedFile(server_id=kind, path=str(path))
             self._announce(EventLspClientDiagnostics(properties=properties))

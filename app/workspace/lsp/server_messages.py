@@ -20,25 +20,25 @@ _FOUND_KINDS = {5, 6, 10, 11, 12, 13, 14, 23}
 """Classes, methods, enumerations, interfaces, functions, variables, constants and structures, as LSP numbers them."""
 
 M = TypeVar("M", bound=BaseModel)
-_SaidNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
+_LspNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
 
 
 class LspFailure(Exception):
     """The server broke the protocol, or has ended. The message says how."""
 
 
-class SaidPosition(BaseModel):
-    line: _SaidNumber
-    character: _SaidNumber
+class LspPosition(BaseModel):
+    line: _LspNumber
+    character: _LspNumber
 
 
-class SaidRange(BaseModel):
-    start: SaidPosition
-    end: SaidPosition
+class LspRange(BaseModel):
+    start: LspPosition
+    end: LspPosition
 
 
-class SaidError(BaseModel):
-    range: SaidRange
+class LspError(BaseModel):
+    range: LspRange
     message: str
     source: str | None = None
     code: int | str | None = None
@@ -50,7 +50,7 @@ class SaidError(BaseModel):
         return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
 
 
-class Diagnosis(BaseModel):
+class PublishedErrors(BaseModel):
     """The parameters of `textDocument/publishDiagnostics`."""
 
     uri: str
@@ -67,25 +67,25 @@ class Diagnosis(BaseModel):
 
     def errors(self) -> FileErrors:
         errors = [one for one in self.diagnostics if isinstance(one, Mapping) and one.get("severity") == _ERROR]
-        read = (_read(SaidError, one) for one in errors[:_MAX_ERRORS])
+        read = (_read(LspError, one) for one in errors[:_MAX_ERRORS])
         return FileErrors([error.shown() for error in read if error], len(errors))
 
 
-def can_be_asked(answer: Any) -> bool:
+def supports_pull(answer: Any) -> bool:
     """Whether a server, by its answer to `initialize`, answers `textDocument/diagnostic`."""
     capabilities = answer.get("capabilities") if isinstance(answer, Mapping) else None
     return isinstance(capabilities, Mapping) and bool(capabilities.get("diagnosticProvider"))
 
 
-def asked(answer: Any, uri: str, version: int) -> Diagnosis | None:
+def pulled_errors(answer: Any, uri: str, version: int) -> PublishedErrors | None:
     """From the answer to `textDocument/diagnostic`."""
     items = answer.get("items") if isinstance(answer, Mapping) else None
-    return Diagnosis.of({"uri": uri, "version": version, "diagnostics": items})
+    return PublishedErrors.of({"uri": uri, "version": version, "diagnostics": items})
 
 
-class SaidLocation(BaseModel):
+class LspLocation(BaseModel):
     uri: str
-    range: SaidRange
+    range: LspRange
 
 
 class FoundSymbol(BaseModel):
@@ -93,17 +93,17 @@ class FoundSymbol(BaseModel):
 
     name: str
     kind: int
-    location: SaidLocation
+    location: LspLocation
 
 
 class FileSymbol(BaseModel):
     """An item of the answer to `textDocument/documentSymbol`: nested ones have a range, those of older servers a place."""
 
-    range: SaidRange | None = None
-    location: SaidLocation | None = None
+    range: LspRange | None = None
+    location: LspLocation | None = None
     children: list[Any] | None = None
 
-    def ranges(self) -> Iterator[SaidRange]:
+    def ranges(self) -> Iterator[LspRange]:
         own = self.range or (self.location and self.location.range)
         yield from [own] if own else []
         yield from ranges_of(self.children)
@@ -124,7 +124,7 @@ def _shown(symbol: FoundSymbol, top: Path) -> Symbol | None:
     return Symbol.model_validate({"name": plain(symbol.name), "kind": symbol.kind, "location": location})
 
 
-def ranges_of(answer: Any) -> Iterator[SaidRange]:
+def ranges_of(answer: Any) -> Iterator[LspRange]:
     """The ranges of a file's symbols. Raises RecursionError for symbols nested deeper than any program's."""
     for one in answer if isinstance(answer, list) else ():
         if symbol := _read(FileSymbol, one):
