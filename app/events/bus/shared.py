@@ -61,24 +61,24 @@ class RemoteParts:
         self._ends: OrderedDict[str, int] = OrderedDict()
         """By the id of a part, message or session: the sequence of the newest event that shows all of it, or its end."""
 
-    def apply(self, delta: PartDelta, whole: str | None, after: int) -> PartDelta | Event | None:
+    def apply(self, delta: PartDelta, full_part: str | None, after: int) -> PartDelta | Event | None:
         """What to publish here for a delta of another server: a delta; a full event if earlier text was missed; None if it comes
         from a server that has lost the session, comes too late, or something is missing still.
 
-        `whole`: the part's JSON, for a part that others may not know yet, or that changed otherwise than by text. `after`: the
-        newest sequence that the other server had announced by then."""
+        `full_part`: the part's JSON, for a part that others may not know yet, or that changed otherwise than by text. `after`:
+        the newest sequence that the other server had announced by then."""
         if delta.generation < self._generations.get(delta.session_id, 0) or self.is_late(delta, after):
             return None
         _remember(self._generations, delta.session_id, delta.generation)
         if not delta.text:
-            return delta if whole else None
+            return delta if full_part else None
         part = self._parts.get(delta.part_id)
         if part is not None and part.size >= delta.size:
             return None  # Redis may be given the same delta twice
         if part is not None and part.size + len(delta.text) == delta.size:
             part.append(delta.text)
-        elif whole:
-            body = orjson.loads(whole)
+        elif full_part:
+            body = orjson.loads(full_part)
             part = RemotePart(delta, body, len(body["text"]))
             _remember(self._parts, delta.part_id, part)
             if delta.size != len(delta.text):
@@ -210,10 +210,10 @@ class OrderedEvents:
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
 """Bytes. A larger event is only hinted at: the others read it from the journal."""
-WHOLE_PART_SECONDS = 2.0
+FULL_PART_SECONDS = 2.0
 """How often a streaming part is sent in full, for servers that do not know it yet or missed something."""
 
-_EVENT, _HINT, _GROWTH = range(3)
+_EVENT, _HINT, _DELTA = range(3)
 
 
 class SharedBus(MemoryBus):
@@ -235,7 +235,7 @@ class SharedBus(MemoryBus):
         self._ordered = OrderedEvents(self._deliver, read_after, self.disconnect_all)
         self._unnumbered: deque[tuple[int, Callable[[], None]]] = deque()
         """Publications without a sequence, each with the sequence that comes before it."""
-        self._sent_whole: dict[str, float] = {}
+        self._sent_in_full: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks = TaskSet()
 
@@ -306,30 +306,30 @@ class SharedBus(MemoryBus):
 
     def _send_on(self, link: RedisLink, frame: Frame) -> None:
         if isinstance(frame, PartFrame):
-            whole = frame.part or self._whole_if_due(frame.delta)
+            full_part = frame.part or self._full_part_if_due(frame.delta)
             fields = {**frame.delta._asdict(), "text": frame.text, "render": None}
-            link.send([_GROWTH, fields, whole.decode() if whole else None, frame.id.seq])
+            link.send([_DELTA, fields, full_part.decode() if full_part else None, frame.id.seq])
         elif frame.event.seq is not None:
             event = frame.event
             small = len(event.payload) <= LARGEST_SENT
-            whole_event = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
-            link.send(whole_event if small else [_HINT, event.seq])
+            full_event = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
+            link.send(full_event if small else [_HINT, event.seq])
 
-    def _whole_if_due(self, delta: PartDelta) -> bytes | None:
+    def _full_part_if_due(self, delta: PartDelta) -> bytes | None:
         """The part in full, if it has to be sent so now, and can be rendered."""
         try:
-            return delta.render() if self._is_whole_due(delta.part_id) else None
+            return delta.render() if self._is_full_part_due(delta.part_id) else None
         except Exception:
             log.exception("part %s could not be shown to other servers", delta.part_id)
             return None
 
-    def _is_whole_due(self, part_id: str) -> bool:
+    def _is_full_part_due(self, part_id: str) -> bool:
         now = monotonic()
-        if len(self._sent_whole) > 1000:
-            self._sent_whole = {key: at for key, at in self._sent_whole.items() if now - at < WHOLE_PART_SECONDS}
-        if now - self._sent_whole.get(part_id, -WHOLE_PART_SECONDS) < WHOLE_PART_SECONDS:
+        if len(self._sent_in_full) > 1000:
+            self._sent_in_full = {key: at for key, at in self._sent_in_full.items() if now - at < FULL_PART_SECONDS}
+        if now - self._sent_in_full.get(part_id, -FULL_PART_SECONDS) < FULL_PART_SECONDS:
             return False
-        self._sent_whole[part_id] = now
+        self._sent_in_full[part_id] = now
         return True
 
     # From other servers.
@@ -342,13 +342,13 @@ class SharedBus(MemoryBus):
             self._ordered.offer([event])
         elif kind == _HINT:
             self._ordered.hint(*rest)
-        elif kind == _GROWTH:
-            fields, whole, after = rest
-            delta = PartDelta(**{**fields, "render": partial(str.encode, whole or "{}")})
-            self._in_order(partial(self._grow, delta, whole, after))
+        elif kind == _DELTA:
+            fields, full_part, after = rest
+            delta = PartDelta(**{**fields, "render": partial(str.encode, full_part or "{}")})
+            self._in_order(partial(self._apply_delta, delta, full_part, after))
 
-    def _grow(self, delta: PartDelta, whole: str | None, after: int) -> None:
-        announced = self._remote.apply(delta, whole, after)
+    def _apply_delta(self, delta: PartDelta, full_part: str | None, after: int) -> None:
+        announced = self._remote.apply(delta, full_part, after)
         if isinstance(announced, Event):
             super().publish(announced)
         elif announced is not None:
