@@ -322,7 +322,7 @@ class LiveSessions:
             await work.ended.wait()
 
     async def close(self) -> None:
-        """Ends of turns that could not be stored are recovered at the next start."""
+        """Ends of turns that could not be stored are recovered by another server, or at the next start."""
         await self._watching.cancel()
         await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self.at_work)))
         closing = [live.closing for live in self.at_work.values() if live.closing is not None]

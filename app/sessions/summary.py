@@ -116,7 +116,7 @@ class _TreeSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Basis:
+class _DiffBasis:
     """What the stored diffs were computed from, and the digest of the session's diff. `session`: its trees and patches, one tree
     if nothing changed. `prompt`: the id of the newest prompt with a diff, and its trees. An empty text means an empty diff, None
     that no diff is stored."""
@@ -126,7 +126,7 @@ class _Basis:
     digest: str | None = None
 
     @classmethod
-    def read(cls, stored: str | None) -> "_Basis":
+    def read(cls, stored: str | None) -> "_DiffBasis":
         return cls(*orjson.loads(stored)) if stored else cls()
 
     def json(self) -> str:
@@ -134,11 +134,11 @@ class _Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _DiffInputs:
     """`current`: the present basis of the diffs, with the digest of the stored diff. `touched`: the files in patches."""
 
-    stored: _Basis
-    current: _Basis
+    stored: _DiffBasis
+    current: _DiffBasis
     session: _TreeSpan
     prompt: _TreeSpan
     touched: set[str]
@@ -156,28 +156,28 @@ class Summaries:
         not overwrite newer data: updates of one session run one after another, and a diff that a revert stored meanwhile stays.
         Raises NotFound if the session or the prompt is deleted."""
         async with self._updating.setdefault(session_id, asyncio.Lock()):
-            facts = await self._store.query(_facts, session_id, prompt_id)
-            if facts.current == facts.stored or (trees is None and str(facts.session)):
+            inputs = await self._store.query(_read_inputs, session_id, prompt_id)
+            if inputs.current == inputs.stored or (trees is None and str(inputs.session)):
                 return 0
-            of_session, of_prompt = await _compute(trees, facts, location)
+            of_session, of_prompt = await _compute(trees, inputs, location)
 
             def put(tx: SessionTx) -> int:
                 session, prompt, basis = tx.session_and_prompt(prompt_id)
-                if session.revert is not None or _Basis.read(basis) != facts.stored:
+                if session.revert is not None or _DiffBasis.read(basis) != inputs.stored:
                     log.debug("a newer diff of %s was stored meanwhile", session_id)
                     return 0
-                digest = _put_session_diff(tx, session, of_session, facts.stored.digest)
+                digest = _put_session_diff(tx, session, of_session, inputs.stored.digest)
                 if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
                     _summary_of(prompt).diffs = of_prompt
                     tx.put_message(message_row(prompt))
-                tx.put_diff_basis(replace(facts.current, digest=digest).json())
+                tx.put_diff_basis(replace(inputs.current, digest=digest).json())
                 return sum(len(event.payload) for event in tx.tx.events)
 
             return await self._store.write(session_id, location.directory, put)
 
     async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
         """Stores and announces the first diff of a session, whose only step left `tree` unchanged. Returns the diff's basis."""
-        basis = _Basis(tree or "", "", "").json()
+        basis = _DiffBasis(tree or "", "", "").json()
 
         def put(tx: SessionTx) -> None:
             _put_totals(tx, tx.session(), [])
@@ -235,13 +235,13 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _compute(trees: TreeDiffs | None, facts: _Facts, location: Location) -> tuple[Diffs, Diffs]:
+async def _compute(trees: TreeDiffs | None, inputs: _DiffInputs, location: Location) -> tuple[Diffs, Diffs]:
     """The diffs of the session and of the prompt, if their basis changed. A first prompt and its session have the same trees."""
-    prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
-    if facts.current.session == facts.stored.session:
+    prompt = await _between(trees, inputs.prompt) if inputs.current.prompt != inputs.stored.prompt else None
+    if inputs.current.session == inputs.stored.session:
         return None, prompt
-    session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
-    touched = {relative(file, location.files_root) for file in facts.touched}
+    session = prompt if prompt is not None and inputs.prompt == inputs.session else await _between(trees, inputs.session)
+    touched = {relative(file, location.files_root) for file in inputs.touched}
     return [diff for diff in session if diff.file in touched], prompt
 
 
@@ -249,25 +249,25 @@ async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
     return await trees.diff_full(span.before, span.after) if trees and span.before and span.after and str(span) else []
 
 
-def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
+def _read_inputs(connection: Connection, session_id: str, prompt_id: str) -> _DiffInputs:
     stored_basis, *edges = message_rows.edge_snapshots(connection, session_id, prompt_id)
-    stored, session, prompt = _Basis.read(stored_basis), _TreeSpan(*edges[:2]), _TreeSpan(*edges[2:])
+    stored, session, prompt = _DiffBasis.read(stored_basis), _TreeSpan(*edges[:2]), _TreeSpan(*edges[2:])
     basis = f"{session} {message_rows.patches_version(connection, session_id)}" if str(session) else session.after or ""
-    current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
+    current = _DiffBasis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
     touched: set[str] = set()
     if str(session) and basis != stored.session:
         for row in message_rows.patches(connection, session_id):
             touched.update((parsed(row.body) or {}).get("files", ()))
-    return _Facts(stored, current, session, prompt, touched)
+    return _DiffInputs(stored, current, session, prompt, touched)
 
 
-def goes_up_to(diff_basis: str | None, tree: str | None) -> bool:
+def covers_tree(diff_basis: str | None, tree: str | None) -> bool:
     """Whether the stored diffs were computed when `tree` was what the session's newest step had left."""
-    session = _Basis.read(diff_basis).session
+    session = _DiffBasis.read(diff_basis).session
     return session is not None and (session == (tree or "") or f"..{tree} " in session)
 
 
-def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
+def _prompt_basis(stored: _DiffBasis, prompt_id: str, trees: _TreeSpan) -> str:
     """A prompt without changes keeps the basis of an earlier prompt."""
     if str(trees):
         return f"{prompt_id} {trees}"

@@ -19,7 +19,7 @@ from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.summary import SessionTasks, Summaries, goes_up_to
+from app.sessions.summary import SessionTasks, Summaries, covers_tree
 from app.tools.base import TaskParameters, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
@@ -71,7 +71,7 @@ class TurnDiffs:
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
         """To be called at the end of a step of the prompt, with the step's trees if they are known. Returns at once. Starts no
         update if the stored diffs have all that the step changed."""
-        if trees is not None and trees[0] == trees[1] and goes_up_to(self.basis, trees[1]):
+        if trees is not None and trees[0] == trees[1] and covers_tree(self.basis, trees[1]):
             return
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
