@@ -92,7 +92,7 @@ class Match:
 
 
 @dataclass(slots=True)
-class Found(Generic[T]):
+class SearchResult(Generic[T]):
     """`truncated`: there is more than the limit. `left_out`: how much `keep` excluded. `incomplete`: rg could not read all."""
 
     limit: int
@@ -102,8 +102,8 @@ class Found(Generic[T]):
     left_out: int = 0
     incomplete: bool = False
 
-    def take(self, path: Path, item: T) -> bool:
-        """Takes the item, if `keep` allows it. False once the limit has left one out: the search can end."""
+    def add(self, path: Path, item: T) -> bool:
+        """Adds the item, if `keep` allows it. False once the limit has left one out: the search can end."""
         if not self.keep(path):
             self.left_out += 1
         elif len(self.items) == self.limit:
@@ -120,13 +120,15 @@ class Found(Generic[T]):
         return [line for note in candidates if note for line in ("", f"({note})")]
 
 
-async def list_files(place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False) -> Found[Path]:
+async def list_files(
+    place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False
+) -> SearchResult[Path]:
     """At most `limit` absolute paths of files below the place's folder; sorted by path if `ordered`."""
-    found = Found[Path](limit, keep)
+    found = SearchResult[Path](limit, keep)
 
     def take(piece: bytes) -> bool:
         path = place.folder / os.fsdecode(piece)
-        return found.take(path, path)
+        return found.add(path, path)
 
     arguments = ["--files", *(["--sort=path"] if ordered else []), *_glob_arguments(globs)]
     found.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=TIMEOUT_SECONDS)
@@ -135,17 +137,17 @@ async def list_files(place: SearchPlace, globs: Sequence[str], limit: int, keep:
 
 async def grep(
     pattern: str, place: SearchPlace, name: str, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
-) -> Found[Match]:
+) -> SearchResult[Match]:
     """At most `limit` matching lines in the file `name` of the place's folder, or below the folder if that is `.`; grouped by
     file. `include` is relative to the folder."""
-    found = Found[Match](limit, keep)
+    found = SearchResult[Match](limit, keep)
     begun = b""
 
     def take(piece: bytes) -> bool:
         nonlocal begun
         match = _parse_match(place.folder, begun + piece)
         begun = b"" if match or _REMARK.search(piece) else begun + piece + b"\n"  # a path with a newline goes on
-        return match is None or found.take(match.path, match)
+        return match is None or found.add(match.path, match)
 
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
     arguments = [*shape, *_glob_arguments([include] if include else []), f"--regexp={pattern}", "--", f"./{name}"]

@@ -11,7 +11,7 @@ from app.project.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tools import boundary, search
 from app.tools.base import P, Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tools.search import Found, Match, SearchScope, newest_first
+from app.tools.search import Match, SearchResult, SearchScope, newest_first
 
 LIMIT = 100
 IGNORED = (  # noqa: SIM905
@@ -59,7 +59,7 @@ class Folder:
     files: list[str] = field(default_factory=list)
 
 
-def _render(directory: Path, listing: Found[Path]) -> str:
+def _render(directory: Path, listing: SearchResult[Path]) -> str:
     root = _tree(search.json_text(path.relative_to(directory)) for path in listing.items)
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
     lines = [f"{search.json_text(directory)}/", *_lines(root, depth=1)]
@@ -139,7 +139,7 @@ def _newest_first(matches: list[Match]) -> list[Match]:
     return [match for path in newest_first(list(by_file)) for match in by_file[path]]
 
 
-def _render_matches(chosen: list[Match], matches: Found[Match]) -> str:
+def _render_matches(chosen: list[Match], matches: SearchResult[Match]) -> str:
     lines = [f"Found {len(chosen)} matches"] if chosen else ["No files found"]
     for path, in_file in groupby(chosen, key=lambda match: match.path):
         lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
