@@ -136,7 +136,7 @@ def list_tokens() -> None:
     for entry in TokenStore(settings().data_dir).entries():
         whose = [f"user {entry.user}"] if entry.user else []
         whose += ["read-only"] if entry.read_only else []
-        typer.echo("\t".join([entry.name, f"made {_day(entry.created)}", _until(entry.expires, entry.holds()), *whose]))
+        typer.echo("\t".join([entry.name, f"made {_day(entry.created)}", _until(entry.expires, entry.is_valid()), *whose]))
 
 
 def _until(expires: int | None, holds: bool) -> str:

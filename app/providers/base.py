@@ -246,7 +246,8 @@ BlockOrCall = (
 StreamEvent = BlockOrCall | TextDelta | ReasoningDelta
 
 
-Ask = Callable[[ModelRequest], AsyncGenerator[StreamEvent, None]]
+SendRequest = Callable[[ModelRequest], AsyncGenerator[StreamEvent, None]]
+"""Sends a request to a model; the events are its answer."""
 
 
 class Provider(Protocol):

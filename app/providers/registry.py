@@ -15,7 +15,6 @@ from app.events.telemetry.observer import NOBODY, ModelCallEnd, ModelCallRecord,
 from app.providers.answers import MAX_ANSWER_BYTES
 from app.providers.base import (
     ApiFailure,
-    Ask,
     FileBlock,
     Finish,
     ModelRequest,
@@ -24,6 +23,7 @@ from app.providers.base import (
     Provider,
     ReasoningBlock,
     ReasoningDelta,
+    SendRequest,
     StreamEvent,
     StreamStart,
     TextBlock,
@@ -45,14 +45,14 @@ Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 MessagePart = dict[str, Any]
 
 
-async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+async def metered(send: SendRequest, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     """Raises ApiFailure with status 402 if the budget of the user `name` is used up. A call that breaks off is not counted,
     because its usage is unknown."""
     try:
         await budgets.require(name)
     except BudgetUsedUp as used_up:
         raise ApiFailure(str(used_up), status=402) from None
-    async with aclosing(ask(request)) as events:
+    async with aclosing(send(request)) as events:
         async for event in events:
             if isinstance(event, Finish):
                 tokens, cost = tokens_and_cost(event.usage, request.model.cost)
@@ -61,12 +61,12 @@ async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) 
             yield event
 
 
-async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+async def observed(send: SendRequest, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     record = _record(request, with_contents=observer.captures_contents)
     with observer.model_call(record):
         headers = {**request.headers, **record.headers}
         try:
-            async with aclosing(ask(replace(request, headers=headers))) as events:
+            async with aclosing(send(replace(request, headers=headers))) as events:
                 async for event in events:
                     _note(record, event, request)
                     yield event
@@ -153,7 +153,7 @@ def adapter_of(model: Model) -> Adapter:
 class Connection:
     """A provider with the functions that its calls pass. Equal only if it is the same."""
 
-    stream: Ask
+    stream: SendRequest
     close: Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -181,12 +181,12 @@ class Providers:
         """Raises NoAddress."""
         key = (model.provider_id, adapter_of(model), model.api.url)
         if key not in self._connections:
-            adapter, ask = self._adapter(model)
+            adapter, send = self._adapter(model)
             if self._observer.watches_models:
-                ask = partial(observed, ask, self._observer)
+                send = partial(observed, send, self._observer)
             if self._account:
-                ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
-            self._connections[key] = Connection(ask, adapter.close)
+                send = partial(metered, send, self._account.principal.name, self._account.budgets)
+            self._connections[key] = Connection(send, adapter.close)
         return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:
@@ -199,7 +199,7 @@ class Providers:
         for connection in connections:
             await connection.close()
 
-    def _adapter(self, model: Model) -> tuple[Provider, Ask]:
+    def _adapter(self, model: Model) -> tuple[Provider, SendRequest]:
         """With a function that sends requests, adapted to what the provider and the model accept. Raises NoAddress."""
         if adapter_of(model) == "scripted":
             scripted = self._scripted()

@@ -216,7 +216,7 @@ class Login:
             if scheme == "bearer" and self.is_required():
                 by_token = await self._by_token(credentials)
                 return isinstance(by_token, AcceptedLogin) and by_token.principal == principal
-            if principal.token and not self._tokens.holds(principal.token):
+            if principal.token and not self._tokens.is_valid(principal.token):
                 return False
             if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
                 user = await self._users.get(principal.name)

@@ -136,7 +136,7 @@ class TokenEntry:
     user: str | None = None
     read_only: bool = False
 
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         return self.expires is None or self.expires > clock.now_ms()
 
 
@@ -198,12 +198,12 @@ class TokenStore:
     def find(self, token: str) -> TokenEntry | None:
         """A valid token. Compares all, in constant time."""
         given = _hash(token)
-        matching = [entry for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
+        matching = [entry for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.is_valid()]
         return matching[0] if matching else None
 
-    def holds(self, hashed: str) -> bool:
+    def is_valid(self, hashed: str) -> bool:
         """Whether the token with this hash is valid."""
-        return any(entry.hash == hashed and entry.holds() for entry in self.entries())
+        return any(entry.hash == hashed and entry.is_valid() for entry in self.entries())
 
 
 def _hash(token: str) -> str:

@@ -82,7 +82,7 @@ class WebhookOwners:
             raise WebhookEnds(f"The role of its owner was changed from {webhook.role} to {principal.role.value}.")
         return principal
 
-    def may_hear(self, principal: Principal, event: Event) -> bool:
+    def may_receive(self, principal: Principal, event: Event) -> bool:
         if event.steers:
             return event.owner == principal.name
         if principal.may_see_all:
@@ -204,7 +204,7 @@ class WebhookWorker:
         while not is_last:
             page = await self._next_page()
             if page.is_gap:
-                await self._tell_of_gap()
+                await self._send_resync()
             for row in page.rows:
                 await self._offer(row)
                 self._at.cursor = row.seq
@@ -219,7 +219,7 @@ class WebhookWorker:
         wanted = partial(journal_rows.journal_page, directory=self._webhook.directory, owner=owner, max_bytes=PAGE_BYTES)
         return await self._database.read(partial(wanted, cursor=self._at.cursor))
 
-    async def _tell_of_gap(self) -> None:
+    async def _send_resync(self) -> None:
         """Sent whichever events the webhook wants: they may be among those that it missed."""
         kind = EventServerResync().type
         name = message_id(self._webhook.id_key, f"gap behind {self._at.cursor}")
@@ -242,7 +242,7 @@ class WebhookWorker:
             if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
                 await self._sleep(min(wait, LONGEST_DELAY_MS) / 1000)  # the clock may have been wrong by years
             principal = await self._principal()
-            if event is not None and not self._owners.may_hear(principal, event):
+            if event is not None and not self._owners.may_receive(principal, event):
                 return
             if self._secret is None:
                 raise WebhookEnds("Its secret is encrypted with a key that the server does not have: give it another one.")
