@@ -24,7 +24,7 @@ PluginToolArgs = type[BaseModel] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PluginInput:
-    """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client`: an `httpx.AsyncClient` of
+    """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client`: an `httpx2.AsyncClient` of
     this server's API that works in `directory`, for hooks. The plugin function may not use it: requests wait until that returns,
     so its own would time out."""
 
