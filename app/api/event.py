@@ -118,7 +118,7 @@ async def behind_its_events(user_agent: str, answer: Coroutine[Any, Any, bytes])
 
 routes = router("", 400, 403, 429, tags=["event"])
 tokens = router("/auth", tags=["event"])
-# Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.
+# Streams live through the grace period of a server that stops: clients answer what its turns ask. `MemoryBus.close` ends them.
 AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
 
 RETRY_MS = (250, 1000)
