@@ -98,7 +98,7 @@ class Timeline:
             raise MessageNotFound(session_id, message_id)
         return found
 
-    async def tell(self, frames: Iterable[EventFrame]) -> None:
+    async def translate_frames(self, frames: Iterable[EventFrame]) -> None:
         """Sets `translated` of each frame, once for all its listeners. The frames may be of several sessions."""
         async with self._translating:
             new = [frame for frame in frames if frame.translated is None]
@@ -144,16 +144,16 @@ class Timeline:
         listener.resume(upto, StreamingParts({}, []))
         yield past
         while (frames := await listener.take()) is not None:
-            heard = [frame for frame in frames if isinstance(frame, EventFrame)]
-            types = {frame.event.type for frame in heard}
-            await self.tell(heard)
-            events = [event for frame in heard for event in frame.translated or ()]
+            received = [frame for frame in frames if isinstance(frame, EventFrame)]
+            types = {frame.event.type for frame in received}
+            await self.translate_frames(received)
+            events = [event for frame in received for event in frame.translated or ()]
             if events or HEARTBEAT in types:
                 yield events
-            if "session.deleted" in types and not await self._is_heard(session_id, listener):
+            if "session.deleted" in types and not await self._may_read(session_id, listener):
                 return
 
-    async def _is_heard(self, session_id: str, listener: Listener) -> bool:
+    async def _may_read(self, session_id: str, listener: Listener) -> bool:
         """Whether the listener may read the session: one that gets a new owner is announced to the former one as deleted."""
         owners = await self._store.query(session_rows.owners, [session_id])
         audience = listener.audience
@@ -299,7 +299,7 @@ async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes
 
 
 async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
-    await timeline.tell(frame for frame in frames if isinstance(frame, EventFrame))
+    await timeline.translate_frames(frame for frame in frames if isinstance(frame, EventFrame))
     for frame in frames:
         if isinstance(frame, PartFrame) or not frame.event.is_second_only:
             for piece in pieces([frame], form):
