@@ -29,7 +29,7 @@ class SessionPublisher:
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
-        self.heard = bus.heard
+        self.delta_listeners = bus.delta_listeners
         self._latest: dict[str, int] = {}
         """How many events were published of each session that is being read."""
         self._readers = Counter[str]()
@@ -176,7 +176,7 @@ class LiveParts:
 
     def _announce(self, live: LivePart, text: str) -> None:
         """Behind the session's changes, but not a failed one of the part's chain. Later listeners read what there is then."""
-        if not (self._publisher.heard or self._first_writes):
+        if not (self._publisher.delta_listeners or self._first_writes):
             return
         session_id = live.part.session_id
         lease = self._leases.get(session_id)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class RecordingBus:
     """A bus that keeps all that is published, in order."""
 
-    heard = ("the test",)
+    delta_listeners = ("the test",)
     published: list[Event | PartDelta] = field(default_factory=list)
 
     def publish(self, event: Event) -> None:

@@ -29,8 +29,8 @@ class MemoryBus:
         self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
         """By directory (None: all) and whether they are sent delta frames."""
-        self.heard: Collection[object] = self._listeners
-        """Empty while nobody would hear of a delta."""
+        self.delta_listeners: Collection[object] = self._listeners
+        """Empty while nobody would receive a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
         self._wakes: list[Callable[[], None]] = []
         self._closed = False

@@ -227,7 +227,7 @@ class SharedBus(MemoryBus):
         """`identity`: the database's, so that the servers of another one may use the same Redis. `head` and `read_after` read the
         journal."""
         super().__init__(head)
-        self.heard = ("other servers",)
+        self.delta_listeners = ("other servers",)
         self.own = MemoryBus()
         self._redis_url = redis_url
         self._identity = identity

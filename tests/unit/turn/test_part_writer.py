@@ -35,7 +35,7 @@ def texts(parts: list[Part]) -> list[str]:
 async def test_a_part_that_streams_is_read_as_it_stands_also_where_nobody_listens(
     sessions: Sessions, writer: PartWriter, heard: tuple[str, ...], announced: list[str]
 ) -> None:
-    sessions.storage.publisher.heard = heard
+    sessions.storage.publisher.delta_listeners = heard
     writer.start_block("1", TextPart, None)
     append(sessions, writer, "1", "H")
     await sessions.store.barrier()
