@@ -98,7 +98,7 @@ async def test_a_call_that_never_ends_does_not_hold_up_an_abort(tmp_path: Path) 
 
 
 async def test_a_server_that_does_not_answer_holds_no_turn_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "MOMENT", 0.3)
+    monkeypatch.setattr(servers, "TURN_WAIT_SECONDS", 0.3)
     async with with_server(tmp_path, [say("one")], [say("two")], server=plain("deaf")) as (app, session):
         began = time.monotonic()
         await app.prompt(session, "Go")

@@ -133,8 +133,8 @@ def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
     if not may_take_scripts(name, args):
         return "readable"
     takes_code = any(_CODE_OPTION.fullmatch(one) and _CODE.search(other) for one, other in pairwise(args))
-    does_as_told = is_fed and all(arg.startswith("-") for arg in args)
-    return "foreign" if takes_code or does_as_told else "readable"
+    runs_its_input = is_fed and all(arg.startswith("-") for arg in args)
+    return "foreign" if takes_code or runs_its_input else "readable"
 
 
 def _names_program(args: Sequence[str]) -> bool:

@@ -276,12 +276,12 @@ async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Clien
     """Connected and initialised. `watch` receives the server's announcements. Raises the SDK's errors, in groups, and
     McpFailure."""
 
-    async def heard(message: IncomingMessage) -> None:
+    async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, _CHANGES):
             watch.changed()
 
     identity = Implementation(name="opensession", version=__version__)
-    client = Client(_transport(target, watch), message_handler=heard, client_info=identity, cache=None)
+    client = Client(_transport(target, watch), message_handler=on_message, client_info=identity, cache=None)
     async with client, AsyncExitStack() as stack:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await _listen(client, stack)

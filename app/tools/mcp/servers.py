@@ -28,8 +28,8 @@ SIGN_IN = "mcp sign-in "
 CODE = "mcp code "
 RESULT = "mcp result "
 
-MOMENT = 3.0
-"""Seconds after the start of connecting that a turn waits for a server; it goes on without slower ones."""
+TURN_WAIT_SECONDS = 3.0
+"""How long a turn waits for a server, from the start of connecting; it goes on without slower ones."""
 CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
 SIGN_IN_SECONDS = 300.0
@@ -244,7 +244,7 @@ class McpServers:
             return []
         connections = [self._connection_of(server) for server in self]
         found = [connection for connection in connections if connection is not None]
-        await asyncio.gather(*(connection.wait_opened(MOMENT) for connection in found))
+        await asyncio.gather(*(connection.wait_opened(TURN_WAIT_SECONDS) for connection in found))
         return [connection.offers for connection in found]
 
     async def connection(self, name: str) -> McpConnection:

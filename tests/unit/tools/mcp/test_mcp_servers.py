@@ -82,7 +82,7 @@ class Directory:
 @pytest.fixture(autouse=True)
 def a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for what servers offer waits for those that connect, however slowly."""
-    monkeypatch.setattr("app.tools.mcp.servers.MOMENT", PATIENCE)
+    monkeypatch.setattr("app.tools.mcp.servers.TURN_WAIT_SECONDS", PATIENCE)
 
 
 @pytest.fixture
