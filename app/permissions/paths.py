@@ -8,7 +8,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
 
-from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, shown
+from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unescaped
 
 _PATH_COMMANDS = """
 cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
@@ -94,7 +94,7 @@ class PathCheck:
 
     def _outside_by_link(self, field: str) -> Iterator[str]:
         """A bare word that names a symbolic link, or a wildcard that may match some."""
-        text = shown(field)
+        text = unescaped(field)
         if text and (has_glob(field) or any(islink(join(folder, text)) for folder in self.directories)):
             yield from self._outside(field, text)
 
@@ -103,18 +103,18 @@ class PathCheck:
             before = list(self._outside_start(field))
             yield from before or [typed]
             return
-        for path in self.absolute_paths(shown(_with_parents(field))):
+        for path in self.absolute_paths(unescaped(_with_parents(field))):
             yield from self._outside_path(path)
-        for path in self.absolute_paths(shown(field)):
+        for path in self.absolute_paths(unescaped(field)):
             yield from self._outside_path(path)
             if has_glob(field):
                 yield from self._outside_matches(path)
-        if self.makes_links and not isabs(field) and ".." in shown(field).split("/"):
+        if self.makes_links and not isabs(field) and ".." in unescaped(field).split("/"):
             yield typed
 
     def _outside_start(self, field: str) -> Iterator[str]:
         """The folder of a path whose end is unknown."""
-        start = shown(field.partition(UNKNOWN)[0])
+        start = unescaped(field.partition(UNKNOWN)[0])
         folder = start[: start.rfind("/") + 1]
         for path in self.absolute_paths(folder) if folder else ():
             yield from self._outside_path(path)
@@ -181,12 +181,12 @@ def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:
 
 
 def _looks_like_path(field: str) -> bool:
-    return "/" in field or field.startswith("~") or shown(field) == ".."
+    return "/" in field or field.startswith("~") or unescaped(field) == ".."
 
 
 def _candidates(field: str, takes_paths: bool) -> Iterator[str]:
     """The parts of an argument that may be paths: itself, and values within it."""
-    if _URL.match(shown(field)) and not takes_paths:
+    if _URL.match(unescaped(field)) and not takes_paths:
         return
     if not field.startswith("-") and (takes_paths or _looks_like_path(field)):
         yield field
@@ -203,7 +203,7 @@ def _values_within(field: str) -> Iterator[str]:
     if re.match(r"-\w", field):
         yield field[2:]
     found = re.match(r"-\w+?(/.*|~.*|\.\..*)", field, re.DOTALL)
-    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and isdir(shown(dirname(found[1]))))):
+    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and isdir(unescaped(dirname(found[1]))))):
         yield found[1]
     if field[:1] == "@" or "=@" in field:
         yield field.partition("@")[2]

@@ -14,7 +14,7 @@ from app.permissions.paths import Boundary, PathCheck
 from app.permissions.rules import Subject
 from app.permissions.shell.findings import Findings, TooComplex
 from app.permissions.shell.reader import ShellReader
-from app.permissions.shell.words import Variables, Word, hidden
+from app.permissions.shell.words import Variables, Word, escaped
 from app.permissions.wildcard import is_plain
 
 
@@ -64,7 +64,7 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
     whole = Subject(command, readability="unreadable")
     variables = Variables(environment)
     findings = Findings()
-    start = Word(str(cwd), (hidden(str(cwd)),))
+    start = Word(str(cwd), (escaped(str(cwd)),))
     findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(start))
     try:
         is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(command)

@@ -8,7 +8,7 @@ from posixpath import basename
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.programs import StartedProgram, runs_nothing
 from app.permissions.shell.syntax import MAX_NODES, holds_code
-from app.permissions.shell.words import Word, has_glob, shown, text_of
+from app.permissions.shell.words import Word, has_glob, text_of, unescaped
 from app.permissions.spellings import always_pattern, spellings
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
@@ -81,7 +81,7 @@ class Findings:
 
 def flattened(words: Sequence[Word]) -> list[Word]:
     """One word for each field."""
-    return [word if len(word.fields) == 1 else Word(shown(one), (one,)) for word in words for one in word.fields]
+    return [word if len(word.fields) == 1 else Word(unescaped(one), (one,)) for word in words for one in word.fields]
 
 
 def build_subject(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Subject:

@@ -1,8 +1,8 @@
 """What the words of a command become after the shell has removed quotes and expanded braces and variables.
 
-A field is a word as text in which quoted special characters are hidden: moved to Unicode's private area, by `hidden`; `shown`
-moves them back. So a `*` in a field is a wildcard of the shell, and a quoted one is not. UNKNOWN in a field stands for text that
-is known only at run time.
+A field is a word as text in which quoted special characters are escaped: moved to Unicode's private area, by `escaped`;
+`unescaped` moves them back. So a `*` in a field is a wildcard of the shell, and a quoted one is not. UNKNOWN in a field stands
+for text that is known only at run time.
 
 A variable is known when the script sets it exactly once, by a statement that certainly runs, and reads it after that. HOME is
 known from the environment.
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 UNKNOWN = "\uf8ff"
 _PRIVATE = 0xE000
 _SPECIAL = "{},*?[]!^~ \t\n$`\\"
-_HIDE = {ord(char): _PRIVATE + ord(char) for char in _SPECIAL}
-_SHOW = {moved: char for char, moved in _HIDE.items()}
-_HIDE_IN_VALUE = {ord(char): _PRIVATE + ord(char) for char in "{},~"}
+_ESCAPE = {ord(char): _PRIVATE + ord(char) for char in _SPECIAL}
+_UNESCAPE = {moved: char for char, moved in _ESCAPE.items()}
+_ESCAPE_IN_VALUE = {ord(char): _PRIVATE + ord(char) for char in "{},~"}
 _MAX_FIELDS = 64
 
 Lookup = Callable[[str], list[str] | None]
@@ -47,7 +47,7 @@ class Word:
     @property
     def value(self) -> str:
         """The fields without quotes."""
-        return " ".join(map(shown, self.fields))
+        return " ".join(map(unescaped, self.fields))
 
     @property
     def plain(self) -> str:
@@ -58,12 +58,12 @@ class Word:
 UNKNOWN_WORD = Word("", (UNKNOWN,))
 
 
-def hidden(text: str) -> str:
-    return text.translate(_HIDE)
+def escaped(text: str) -> str:
+    return text.translate(_ESCAPE)
 
 
-def shown(field: str) -> str:
-    return field.translate(_SHOW)
+def unescaped(field: str) -> str:
+    return field.translate(_UNESCAPE)
 
 
 def is_known(field: str) -> bool:
@@ -100,11 +100,11 @@ def read_word(node: "Node", lookup: Lookup) -> Word:
 
 def _with_home(reading: str, lookup: Lookup) -> str:
     homes = lookup("HOME") if reading == "~" or reading.startswith("~/") else None
-    return hidden(homes[0]) + reading[1:] if homes else reading
+    return escaped(homes[0]) + reading[1:] if homes else reading
 
 
 def _split(reading: str) -> list[str]:
-    """Splits at blanks that are not hidden, which come from unquoted variables. An empty text gives one empty word."""
+    """Splits at blanks that are not escaped, which come from unquoted variables. An empty text gives one empty word."""
     return re.split(r"[ \t\n]+", reading.strip(" \t\n"))
 
 
@@ -112,10 +112,10 @@ def _readings(node: "Node", lookup: Lookup, in_quotes: bool) -> list[str]:
     """Every text that the node may stand for."""
     match node.type:
         case "raw_string":
-            return [hidden(node_text(node)[1:-1])]
+            return [escaped(node_text(node)[1:-1])]
         case "ansi_c_string":
             text = node_text(node)[2:-1]
-            return [UNKNOWN if "\\" in text else hidden(text)]
+            return [UNKNOWN if "\\" in text else escaped(text)]
         case "string":
             return _joined(node, lookup, node.children[1:-1], trim=1, in_quotes=True)
         case "translated_string":
@@ -147,8 +147,8 @@ def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int,
 
 def _literal(raw: str, in_quotes: bool) -> str:
     if in_quotes:
-        return hidden(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
-    return re.sub(r"\\(.|\n)", lambda found: hidden(found[1].strip("\n")), raw)
+        return escaped(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
+    return re.sub(r"\\(.|\n)", lambda found: escaped(found[1].strip("\n")), raw)
 
 
 def _variable(text: str, lookup: Lookup, in_quotes: bool) -> list[str]:
@@ -157,7 +157,7 @@ def _variable(text: str, lookup: Lookup, in_quotes: bool) -> list[str]:
     values = lookup(found[1] or found[2]) if found else None
     if not values:
         return [UNKNOWN]
-    return [value.translate(_HIDE if in_quotes else _HIDE_IN_VALUE) for value in values]
+    return [value.translate(_ESCAPE if in_quotes else _ESCAPE_IN_VALUE) for value in values]
 
 
 def _expand_braces(field: str) -> list[str]:
@@ -218,7 +218,7 @@ class Variables:
     def set(self, name: str, value: Word) -> None:
         self._values.pop(name, None)
         if all(map(is_known, value.fields)):
-            self._values[name] = [shown(one) for one in value.fields]
+            self._values[name] = [unescaped(one) for one in value.fields]
 
 
 def always_runs(assignment: "Node") -> bool:
