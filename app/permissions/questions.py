@@ -22,7 +22,7 @@ QuestionAnswers = list[Answer] | None
 
 class Questions:
     def __init__(self, database: Database, writer: Writer, observer: Observer) -> None:
-        kind = RequestKind("question", QuestionRequest.model_validate_json, orjson.loads, _asked, _rejected)
+        kind = RequestKind("question", QuestionRequest.model_validate_json, orjson.loads, _asked_event, _rejected_event)
         self.pending = PendingRequests[QuestionRequest, QuestionAnswers](kind, database, writer, observer)
 
     async def ask(self, directory: str, request: QuestionRequest, lease: LeaseOfRun) -> list[Answer]:
@@ -36,25 +36,25 @@ class Questions:
     async def reply(self, request_id: str, answers: list[Answer]) -> None:
         """Raises RequestNotPending."""
         pending = await self.pending.find(request_id)
-        await self.pending.resolve(Resolution(request_id, _replied(pending, answers), answers))
+        await self.pending.resolve(Resolution(request_id, _replied_event(pending, answers), answers))
 
     async def reject(self, request_id: str) -> None:
         """Raises RequestNotPending."""
         pending = await self.pending.find(request_id)
-        await self.pending.resolve(Resolution(request_id, _rejected(pending.directory, pending.request), None))
+        await self.pending.resolve(Resolution(request_id, _rejected_event(pending.directory, pending.request), None))
 
 
-def _asked(directory: str, request: QuestionRequest) -> Event:
+def _asked_event(directory: str, request: QuestionRequest) -> Event:
     return Event.of(EventQuestionAsked(properties=request), directory, request.session_id)
 
 
-def _replied(pending: PendingRequest[QuestionRequest, QuestionAnswers], answers: list[Answer]) -> Event:
+def _replied_event(pending: PendingRequest[QuestionRequest, QuestionAnswers], answers: list[Answer]) -> Event:
     request = pending.request
     replied = QuestionReply(session_id=request.session_id, request_id=request.id, answers=answers)
     return Event.of(EventQuestionReplied(properties=replied), pending.directory, request.session_id)
 
 
-def _rejected(directory: str, request: QuestionRequest) -> Event:
+def _rejected_event(directory: str, request: QuestionRequest) -> Event:
     rejected = EventQuestionRejected(properties=QuestionRef(session_id=request.session_id, request_id=request.id))
     return Event.of(rejected, directory, request.session_id)
 

@@ -147,7 +147,7 @@ PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 class Permissions:
     def __init__(self, database: Database, writer: Writer, observer: Observer) -> None:
         self._database = database
-        kind = RequestKind("permission", PermissionRequest.model_validate_json, _read_answer, _asked, _withdrawn)
+        kind = RequestKind("permission", PermissionRequest.model_validate_json, _read_answer, _asked_event, _withdrawn_event)
         self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
 
@@ -277,18 +277,18 @@ def _read_answer(stored: str) -> PermissionAnswer:
 
 
 def _resolution(pending: PendingPermission, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
-    event = _replied(pending.directory, pending.request, answer.reply)
+    event = _replied_event(pending.directory, pending.request, answer.reply)
     return Resolution(pending.request.id, event, answer, bool(pending.request.unattended))
 
 
-def _asked(directory: str, request: PermissionRequest) -> Event:
+def _asked_event(directory: str, request: PermissionRequest) -> Event:
     return Event.of(EventPermissionAsked(properties=request), directory, request.session_id)
 
 
-def _withdrawn(directory: str, request: PermissionRequest) -> Event:
-    return _replied(directory, request, "reject")
+def _withdrawn_event(directory: str, request: PermissionRequest) -> Event:
+    return _replied_event(directory, request, "reject")
 
 
-def _replied(directory: str, request: PermissionRequest, reply: Reply) -> Event:
+def _replied_event(directory: str, request: PermissionRequest, reply: Reply) -> Event:
     properties = PermissionReply(session_id=request.session_id, request_id=request.id, reply=reply)
     return Event.of(EventPermissionReplied(properties=properties), directory, request.session_id)

@@ -86,7 +86,7 @@ class EventFrame:
         made = self._written.get(form)
         if made is None:
             made = form.written(self.id, self.event)
-            if form.second and (own := _beside(self.event)):
+            if form.second and (own := _second_api_event(self.event)):
                 made += form.written(EventId.behind(self.event.seq or 0), own)
             self._written[form] = made
         return made
@@ -142,7 +142,7 @@ Frame = EventFrame | PartFrame
 # Requests to the user, of which the second API has events of its own beside the first API's.
 
 
-def _beside(event: Event) -> Event | None:
+def _second_api_event(event: Event) -> Event | None:
     if event.type not in _OWN:
         return None
     own, translate = _OWN[event.type]
@@ -150,12 +150,12 @@ def _beside(event: Event) -> Event | None:
     return Event(own, orjson.dumps({"type": own, "properties": data}), directory=event.directory, journaled=False)
 
 
-def _asked(properties: bytes) -> bytes:
+def _v2_request(properties: bytes) -> bytes:
     return PermissionV2Request.of(PermissionRequest.model_validate_json(properties)).wire_json()
 
 
 _OWN: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "permission.asked": ("permission.v2.asked", _asked),
+    "permission.asked": ("permission.v2.asked", _v2_request),
     "permission.replied": ("permission.v2.replied", bytes),
     "question.asked": ("question.v2.asked", bytes),
     "question.replied": ("question.v2.replied", bytes),
