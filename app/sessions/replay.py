@@ -23,7 +23,7 @@ TRIM_STEP = 50
 
 @dataclass(frozen=True, slots=True)
 class ReplayPage:
-    """`upto`: the newest sequence that the events cover, the journal's newest if the page is the `last`. `resync`: the journal
+    """`upto`: the newest sequence that the events cover, the journal's newest if the page is the last. `resync`: the journal
     does not reach back to the cursor, or never gave it: the client must read everything again."""
 
     events: list[Event]
@@ -51,8 +51,8 @@ class Replay:
             if page.is_gap:
                 return ReplayPage([], page.newest, resync=True)
             events = map(journal_rows.event_of, page.rows)
-            heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
-            return ReplayPage(heard, page.upto, page.is_last)
+            received = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
+            return ReplayPage(received, page.upto, page.is_last)
 
         return await self._database.read(read)
 

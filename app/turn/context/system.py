@@ -134,7 +134,7 @@ class InstructionPages:
         failure = None
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                failure = await _ask(page)
+                failure = await _download(page)
         except Exception as error:  # noqa: BLE001  a turn goes on without the page
             failure = str(error) or type(error).__name__
         finally:
@@ -145,8 +145,8 @@ class InstructionPages:
         page.has_failed = failure is not None
 
 
-async def _ask(page: _InstructionPage) -> str | None:
-    """The problem, if there is one."""
+async def _download(page: _InstructionPage) -> str | None:
+    """Sets the page's text. Returns the problem, if there is one."""
     import httpx2
 
     async with (

@@ -71,8 +71,8 @@ class Intake:
         message = _message(instance, prompted, prompt)
         resolving = [self._parts.of(instance, message, part) for part in prompt.parts]
         pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
-        whole = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
-        return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, whole))
+        complete = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+        return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, complete))
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
         """Stores a queued prompt whose directory may be out of use. Raises NotFound."""
