@@ -1,4 +1,4 @@
-"""The program of a terminal: from a client's request, in the sandbox if that is on. And the shells of this machine."""
+"""The program that a client asks to run in a terminal, in the sandbox if that is on; and the shells of this machine."""
 
 import os
 import re
@@ -13,8 +13,8 @@ from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.terminal import PtyInput, PtyShell
 from app.tools.process import UNSUITABLE_SHELLS
 
-_LIST = Path("/etc/shells")
-_COMMON = ("/bin/bash", "/bin/zsh", "/bin/sh")
+_SHELLS_FILE = Path("/etc/shells")
+_WITHOUT_THAT_FILE = ("/bin/bash", "/bin/zsh", "/bin/sh")
 
 
 def installed_shells() -> list[PtyShell]:
@@ -31,9 +31,9 @@ def is_shell(program: str) -> bool:
 
 def _listed() -> Iterator[str]:
     try:
-        lines = _LIST.read_text().splitlines()
+        lines = _SHELLS_FILE.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
-        yield from _COMMON
+        yield from _WITHOUT_THAT_FILE
         return
     yield from (line for line in map(str.strip, lines) if line.startswith("/"))
 
@@ -62,12 +62,12 @@ class TerminalPrograms:
         self._shell = shell
         self._environment = environment
 
-    def make(self, wanted: PtyInput, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> TerminalProgram:
-        """`enters(path)`: may the user work in this resolved directory? Blocks. Raises BadRequest, DirectoryForbidden."""
+    def make(self, wanted: PtyInput, workspace: SandboxWorkspace, may_enter: Callable[[str], bool]) -> TerminalProgram:
+        """`may_enter(path)`: may the user work in this resolved directory? Blocks. Raises BadRequest, DirectoryForbidden."""
         command = wanted.command or self._shell
         args = wanted.args or (["-l"] if is_shell(command) else [])
         _check_words([command, *args], wanted.env)
-        cwd = _working_directory(wanted.cwd, workspace, enters)
+        cwd = _working_directory(wanted.cwd, workspace, may_enter)
         environment = {**self._environment(), **_OWN_VARIABLES}
         if not self._sandbox.is_on:
             _require_program(command, cwd, environment)
@@ -88,12 +88,12 @@ def _check_words(words: list[str], variables: Mapping[str, str]) -> None:
             raise BadRequest(message, ["env", name])
 
 
-def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> Path:
+def _working_directory(wanted: str | None, workspace: SandboxWorkspace, may_enter: Callable[[str], bool]) -> Path:
     if wanted and "\0" in wanted:
         raise BadRequest("cwd must not contain NUL", ["cwd"])
     path = Path(os.path.normpath(workspace.directory / (wanted or ".")))
     real = Path(os.path.realpath(path))
-    if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not enters(str(real)):
+    if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not may_enter(str(real)):
         raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
     if not os.path.isdir(real):  # noqa: PTH112  False for a name that is too long, too
         raise BadRequest(f"There is no directory {path}", ["cwd"], wanted)
