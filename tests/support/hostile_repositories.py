@@ -3,12 +3,12 @@ programs, which are to be run; `LEADING_OUT` leads out of the repository, to ano
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from exchanging import repeating
 from git_files import git
 from hostile_ground import Ground, make_repository
 
@@ -294,18 +294,12 @@ LEADING_OUT: dict[str, Attack] = {
 @contextmanager
 def flipping(path: Path, *states: Path) -> Iterator[None]:
     """Copies of the states, files or links, are at the path in turn."""
-    over, aside = threading.Event(), path.with_name(f"{path.name}.next")
+    aside = path.with_name(f"{path.name}.next")
 
     def flip() -> None:
-        while not over.is_set():
-            for state in states:
-                shutil.copy2(state, aside, follow_symlinks=False)
-                os.rename(aside, path)
+        for state in states:
+            shutil.copy2(state, aside, follow_symlinks=False)
+            os.rename(aside, path)
 
-    thread = threading.Thread(target=flip)
-    thread.start()
-    try:
+    with repeating(flip):
         yield
-    finally:
-        over.set()
-        thread.join()

@@ -1,11 +1,11 @@
 import os
-import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from exchanging import repeating
 from obstacles import LINKS, SECRET, SPECIAL, put
 
 from app.util import project_files
@@ -37,22 +37,15 @@ def bounds(project: Path) -> ProjectBounds:
 @contextmanager
 def flipping(name: Path, *targets: Path) -> Iterator[None]:
     """`name` is a link to each of the targets in turn, in the end to the last one."""
-    over = threading.Event()
 
     def flip() -> None:
-        while not over.is_set():
-            for target in targets:
-                new = name.with_name(f"{name.name}.new")
-                new.symlink_to(target)
-                new.replace(name)
+        for target in targets:
+            new = name.with_name(f"{name.name}.new")
+            new.symlink_to(target)
+            new.replace(name)
 
-    thread = threading.Thread(target=flip)
-    thread.start()
-    try:
+    with repeating(flip):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_an_ordinary_file_is_read_and_links_within_the_project_are_followed(project: Path, bounds: ProjectBounds) -> None:
