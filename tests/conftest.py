@@ -13,7 +13,9 @@ from figures import figure, pytest_terminal_summary
 __all__ = ["figure", "pytest_terminal_summary"]
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from postgres import PostgresServer
+    from webhook_receiver import Receiver
 
 CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_", "OTEL_")
 
@@ -74,6 +76,22 @@ def database(request: pytest.FixtureRequest) -> dict[str, str]:
     from postgres import migrated
 
     return {"database_url": migrated(request.getfixturevalue("postgres"))}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    from chromium import chromium
+
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def receiver() -> Iterator["Receiver"]:
+    from webhook_receiver import webhook_receiver
+
+    with webhook_receiver() as running:
+        yield running
 
 
 @pytest.fixture

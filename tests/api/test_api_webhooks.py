@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,6 @@ from app.events.bus.base import Event
 
 MANY = 1_000
 NEVER_CALLED = "http://127.0.0.1:1/hook"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with webhook_receiver() as running:
-        yield running
 
 
 @pytest.fixture

@@ -63,14 +63,6 @@ def call(server: RunningServer) -> Iterator[Callable[..., Any]]:
         yield asked
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from chromium import chromium
-
-    with chromium() as opened:
-        yield opened
-
-
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(new_workspace(tmp_path / "workspace"), tmp_path / "home")

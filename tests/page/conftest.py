@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urljoin
 
 import pytest
-from chromium import chromium
 from model_server import ModelServer, model_server
 from opencode_program import asking
 from page_desk import CONTEXT, DOLLARS_A_MILLION, PATIENCE_MS, Desk
@@ -32,12 +31,6 @@ def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     environment["OPENSESSION_SHUTDOWN_SECONDS"] = "1"
     with serving(this_checkout()[0], tmp_path_factory.mktemp("page"), environment) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,16 +11,10 @@ from killable import Client
 from long_form import SLACK
 from replica_turns import new_session
 from replicas import Replicas
-from webhook_receiver import Receiver, webhook_receiver
+from webhook_receiver import Receiver
 
 SESSIONS = 12
 TAKEN_OVER_WITHIN = 10.0 * SLACK
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with webhook_receiver() as running:
-        yield running
 
 
 async def hook(client: Client, receiver: Receiver, *events: str) -> str:
