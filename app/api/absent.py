@@ -179,27 +179,13 @@ class ProviderAuthAuthorization(Wire):
     instructions: str
 
 
-class WorkspaceNotMade(ServiceError):
+class FeatureAbsent(ServiceError):
     status = 400
-    name = "WorkspaceCreateError"
 
-
-class SessionNotMoved(ServiceError):
-    status = 400
-    name = "MoveSessionError"
-
-
-class ProjectNotCopied(ServiceError):
-    status = 400
-    name = "ProjectCopyError"
-
-
-class OAuthMissing(ServiceError):
-    status = 400
-    name = "ProviderAuthOauthMissing"
-
-    def __init__(self, provider_id: str) -> None:
-        super().__init__(f"{provider_id} is not signed in to with OAuth here: store an API key", providerID=provider_id)
+    def __init__(self, name: str, message: str, **data: str) -> None:
+        """`name`: of the error with which OpenCode's own feature fails."""
+        super().__init__(message, **data)
+        self.name = name
 
 
 # A directory has none of these.
@@ -254,7 +240,7 @@ async def switch_organisation(body: ConsoleSwitch) -> bool:
 
 @experimental.post("/workspace", operation_id="experimental.workspace.create", dependencies=WRITES)
 async def create_workspace(body: WorkspaceInput) -> NamedWorkspace:
-    raise WorkspaceNotMade(f"Unknown workspace adapter: {body.type}. {NO_WORKSPACES}, or make a worktree")
+    raise FeatureAbsent("WorkspaceCreateError", f"Unknown workspace adapter: {body.type}. {NO_WORKSPACES}, or make a worktree")
 
 
 @experimental.delete("/workspace/{id}", operation_id="experimental.workspace.remove", responses=_UNKNOWN, dependencies=WRITES)
@@ -264,12 +250,14 @@ async def remove_workspace(workspace_id: WorkspaceIdPath) -> NamedWorkspace:
 
 @copies.post("", operation_id="v2.projectCopy.create", dependencies=WRITES)
 async def copy_project(project_id: ProjectId, body: ProjectCopyInput) -> ProjectCopy:
-    raise ProjectNotCopied(f"Project copy strategy unavailable: {body.strategy}. Make a worktree: POST /experimental/worktree")
+    raise FeatureAbsent(
+        "ProjectCopyError", f"Project copy strategy unavailable: {body.strategy}. Make a worktree: POST /experimental/worktree"
+    )
 
 
 @copies.delete("", operation_id="v2.projectCopy.remove", status_code=204, dependencies=WRITES)
 async def remove_copy(project_id: ProjectId, body: ProjectCopyRemoval) -> None:
-    raise ProjectNotCopied(f"Project copy directory unavailable: {body.directory}. No copies are made here")
+    raise FeatureAbsent("ProjectCopyError", f"Project copy directory unavailable: {body.directory}. No copies are made here")
 
 
 @sync.post("/replay", operation_id="sync.replay", dependencies=WRITES)
@@ -282,14 +270,19 @@ async def steal_session(body: SyncSession) -> SyncSession:
     raise BadRequest(NO_WORKSPACES, ["sessionID"], body.session_id)
 
 
+def _not_signed_in(provider_id: str) -> FeatureAbsent:
+    message = f"{provider_id} is not signed in to with OAuth here: store an API key"
+    return FeatureAbsent("ProviderAuthOauthMissing", message, providerID=provider_id)
+
+
 @oauth.post("/authorize", operation_id="provider.oauth.authorize", dependencies=WRITES)
 async def start_oauth(provider_id: ProviderId, body: OAuthStart) -> ProviderAuthAuthorization:
-    raise OAuthMissing(provider_id)
+    raise _not_signed_in(provider_id)
 
 
 @oauth.post("/callback", operation_id="provider.oauth.callback", dependencies=WRITES)
 async def finish_oauth(provider_id: ProviderId, body: OAuthCallback) -> bool:
-    raise OAuthMissing(provider_id)
+    raise _not_signed_in(provider_id)
 
 
 # Answered.
@@ -327,7 +320,7 @@ async def move_session(app: AppServices, who: Who, body: SessionMove) -> None:
     await require_session(app, who, body.session_id)
     session = await app.store.session(body.session_id)
     if session.directory != body.destination.directory:
-        raise SessionNotMoved(f"Sessions stay in their directory: create one in {body.destination.directory}")
+        raise FeatureAbsent("MoveSessionError", f"Sessions stay in their directory: create one in {body.destination.directory}")
 
 
 @copies.post("/refresh", operation_id="v2.projectCopy.refresh", status_code=204, dependencies=WRITES)

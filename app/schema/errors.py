@@ -115,7 +115,7 @@ class ServiceError(Exception):
     """A request that cannot be answered as asked. `message` says what to do; `data` is rendered beside it."""
 
     status: ClassVar[int] = 500
-    name: ClassVar[str] = "UnknownError"
+    name: str = "UnknownError"
     tag: str | None = None
     is_logged: ClassVar[bool] = False
     """Whether it is logged where it is found, and so not again with each request that it fails."""

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any, ClassVar, assert_never
+from typing import Any, assert_never
 
 from app.project.config.flags import Flags
 from app.project.location import Location
@@ -48,8 +48,8 @@ _ID = re.compile(r"[0-9a-f]{40}")
 
 
 class SharingDisabled(ServiceError):
-    status: ClassVar[int] = 403
-    name: ClassVar[str] = "SharingDisabledError"
+    status = 403
+    name = "SharingDisabledError"
 
     def __init__(self) -> None:
         super().__init__('Sharing is turned off here, by `"share": "disabled"` in opencode.json or by OPENCODE_DISABLE_SHARE.')

@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from app.project.location import Location
 from app.project.registry import Projects
@@ -37,30 +38,21 @@ log = logging.getLogger(__name__)
 START_COMMAND_SECONDS = 1800.0
 _OUTPUT_BYTES = 4096
 
+WorktreeErrorName = Literal[
+    "WorktreeNotGitError",
+    "WorktreeNameGenerationFailedError",
+    "WorktreeCreateFailedError",
+    "WorktreeRemoveFailedError",
+    "WorktreeResetFailedError",
+]
 
-class WorktreeNotGit(ServiceError):
+
+class WorktreeError(ServiceError):
     status = 400
-    name = "WorktreeNotGitError"
 
-
-class WorktreeNameTaken(ServiceError):
-    status = 400
-    name = "WorktreeNameGenerationFailedError"
-
-
-class WorktreeNotCreated(ServiceError):
-    status = 400
-    name = "WorktreeCreateFailedError"
-
-
-class WorktreeNotRemoved(ServiceError):
-    status = 400
-    name = "WorktreeRemoveFailedError"
-
-
-class WorktreeNotReset(ServiceError):
-    status = 400
-    name = "WorktreeResetFailedError"
+    def __init__(self, name: WorktreeErrorName, message: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
@@ -123,17 +115,19 @@ class Worktrees:
         return await asyncio.to_thread(lambda: [path for path in project.sandboxes if os.path.isdir(path)])  # noqa: PTH112
 
     async def create(self, location: Location, wanted: WorktreeCreateInput) -> CreatedWorktree:
-        """Raises WorktreeNotGit, WorktreeNotCreated, WorktreeNameTaken."""
+        """Raises WorktreeError."""
         git = location.git
         if git is None:
-            raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
+            raise WorktreeError(
+                "WorktreeNotGitError", "A worktree is made of a git repository: make the directory one by `git init`"
+            )
         async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, git, wanted.name or "")
             self._make(directory, location)
             added = await worktree_git.add(git, directory)
             if not added.ok:
                 self._places.remove(directory)
-                raise WorktreeNotCreated(added.stderr)
+                raise WorktreeError("WorktreeCreateFailedError", added.stderr)
             try:
                 await self._projects.add_checkout(location.project_id, str(directory))
             except Exception:
@@ -143,7 +137,7 @@ class Worktrees:
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
     def _make(self, directory: Path, location: Location) -> None:
-        """An empty directory. Raises WorktreeNotCreated; then there is none."""
+        """An empty directory. Raises WorktreeError; then there is none."""
         try:
             directory.mkdir(parents=True, mode=0o700)
             try:
@@ -152,30 +146,34 @@ class Worktrees:
                 self._places.remove(directory)
                 raise
         except OSError as error:
-            raise WorktreeNotCreated(f"{directory} cannot be made: {error.strerror}") from error
+            raise WorktreeError("WorktreeCreateFailedError", f"{directory} cannot be made: {error.strerror}") from error
 
     async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
-        """Resets to the default branch's commit, and removes all else. Raises WorktreeNotReset, DirectoryBusy."""
+        """Resets to the default branch's commit, and removes all else. Raises WorktreeError, DirectoryBusy."""
         worktree = self._own(location, directory, may_enter)
         git = worktree_git.of_worktree(location.git, worktree) if location.git and worktree else None
         if worktree is None or git is None:
-            raise WorktreeNotReset(f"{directory} is no worktree that this server made of this project")
+            raise WorktreeError("WorktreeResetFailedError", f"{directory} is no worktree that this server made of this project")
         default = await default_branch(git)
         if default is None:
-            raise WorktreeNotReset("The repository has no default branch: no remote names one, and there is no main or master")
+            raise WorktreeError(
+                "WorktreeResetFailedError",
+                "The repository has no default branch: no remote names one, and there is no main or master",
+            )
         await self._busy.require_idle(str(worktree))
         await self._tasks.cancel(str(worktree))
         for done in (await worktree_git.reset(git, default.ref), await worktree_git.clean(git)):
             if not done.ok:
-                raise WorktreeNotReset(done.stderr)
+                raise WorktreeError("WorktreeResetFailedError", done.stderr)
         self._tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
 
     async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
-        """Also removes the branch. A worktree that is gone counts as removed. Raises WorktreeNotRemoved, DirectoryBusy."""
+        """Also removes the branch. A worktree that is gone counts as removed. Raises WorktreeError, DirectoryBusy."""
         worktree, git = self._own(location, directory, may_enter), location.git
         if worktree is None or git is None or (worktree.exists() and worktree_git.of_worktree(git, worktree) is None):
-            raise WorktreeNotRemoved(
-                f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
+            raise WorktreeError(
+                "WorktreeRemoveFailedError",
+                f"{directory} is no worktree that this server made of this project: use `git worktree remove`",
             )
         await self._busy.require_idle(str(worktree))
         origin = self._places.origin(str(worktree)) or location.worktree
@@ -188,14 +186,14 @@ class Worktrees:
             raise
 
     async def _remove(self, location: Location, git: Git, worktree: Path) -> None:
-        """Raises WorktreeNotRemoved, StorageError."""
+        """Raises WorktreeError, StorageError."""
         await self._tasks.cancel(str(worktree))
         await self._disposal.directory(str(worktree))
         async with self.locks.lock(f"worktrees {location.project_id}"):
             try:
                 await self._discard(git, worktree)
             except OSError as error:
-                raise WorktreeNotRemoved(f"{worktree} is not removed: {error.strerror}") from error
+                raise WorktreeError("WorktreeRemoveFailedError", f"{worktree} is not removed: {error.strerror}") from error
             await self._projects.remove_checkout(location.project_id, str(worktree))
 
     async def _discard(self, git: Git, worktree: Path) -> None:
@@ -223,7 +221,7 @@ class Worktrees:
             directory = folder / "-".join(words)
             if await worktree_git.is_free(git, directory):
                 return directory
-        raise WorktreeNameTaken("No name is free for the worktree: choose another one")
+        raise WorktreeError("WorktreeNameGenerationFailedError", "No name is free for the worktree: choose another one")
 
     async def _prepare(self, location: Location, git: Git, directory: Path, command: str | None) -> None:
         own = worktree_git.of_worktree(git, directory)
