@@ -88,30 +88,20 @@ class CommandSettings:
     sandbox: Sandbox
 
 
+@dataclass(frozen=True)
 class Worktrees:
-    def __init__(
-        self,
-        places: WorktreePlaces,
-        projects: Projects,
-        busy: BusyDirectories,
-        disposal: Disposal,
-        tasks: SessionTasks,
-        commands: CommandSettings,
-        locks: Locks,
-        announce: Callable[[str, AnnouncedEvent], Awaitable[None]],
-    ) -> None:
-        self._places = places
-        self._projects = projects
-        self._busy = busy
-        self._disposal = disposal
-        self._tasks = tasks
-        self._commands = commands
-        self.locks = locks
-        self._announce = announce
+    places: WorktreePlaces
+    projects: Projects
+    busy: BusyDirectories
+    disposal: Disposal
+    tasks: SessionTasks
+    commands: CommandSettings
+    locks: Locks
+    announce: Callable[[str, AnnouncedEvent], Awaitable[None]]
 
     async def list(self, location: Location) -> list[str]:
         """The project's checkouts but the main one."""
-        project = await self._projects.get(location.project_id)
+        project = await self.projects.get(location.project_id)
         return await asyncio.to_thread(lambda: [path for path in project.sandboxes if os.path.isdir(path)])  # noqa: PTH112
 
     async def create(self, location: Location, wanted: WorktreeCreateInput) -> CreatedWorktree:
@@ -126,14 +116,14 @@ class Worktrees:
             self._make(directory, location)
             added = await worktree_git.add(git, directory)
             if not added.ok:
-                self._places.remove(directory)
+                self.places.remove(directory)
                 raise WorktreeError("WorktreeCreateFailedError", added.stderr)
             try:
-                await self._projects.add_checkout(location.project_id, str(directory))
+                await self.projects.add_checkout(location.project_id, str(directory))
             except Exception:
                 await self._discard(git, directory)
                 raise
-        self._tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
+        self.tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
     def _make(self, directory: Path, location: Location) -> None:
@@ -141,9 +131,9 @@ class Worktrees:
         try:
             directory.mkdir(parents=True, mode=0o700)
             try:
-                self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
+                self.places.add(directory, self.places.origin(location.worktree) or location.worktree)
             except OSError:
-                self._places.remove(directory)
+                self.places.remove(directory)
                 raise
         except OSError as error:
             raise WorktreeError("WorktreeCreateFailedError", f"{directory} cannot be made: {error.strerror}") from error
@@ -160,12 +150,12 @@ class Worktrees:
                 "WorktreeResetFailedError",
                 "The repository has no default branch: no remote names one, and there is no main or master",
             )
-        await self._busy.require_idle(str(worktree))
-        await self._tasks.cancel(str(worktree))
+        await self.busy.require_idle(str(worktree))
+        await self.tasks.cancel(str(worktree))
         for done in (await worktree_git.reset(git, default.ref), await worktree_git.clean(git)):
             if not done.ok:
                 raise WorktreeError("WorktreeResetFailedError", done.stderr)
-        self._tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
+        self.tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
 
     async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
         """Also removes the branch. A worktree that is gone counts as removed. Raises WorktreeError, DirectoryBusy."""
@@ -175,31 +165,31 @@ class Worktrees:
                 "WorktreeRemoveFailedError",
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`",
             )
-        await self._busy.require_idle(str(worktree))
-        origin = self._places.origin(str(worktree)) or location.worktree
-        self._places.forget(worktree)  # no turn begins there from now on
+        await self.busy.require_idle(str(worktree))
+        origin = self.places.origin(str(worktree)) or location.worktree
+        self.places.forget(worktree)  # no turn begins there from now on
         try:
             await self._remove(location, git, worktree)
         except BaseException:
             if worktree.exists():
-                self._places.add(worktree, origin)
+                self.places.add(worktree, origin)
             raise
 
     async def _remove(self, location: Location, git: Git, worktree: Path) -> None:
         """Raises WorktreeError, StorageError."""
-        await self._tasks.cancel(str(worktree))
-        await self._disposal.directory(str(worktree))
+        await self.tasks.cancel(str(worktree))
+        await self.disposal.directory(str(worktree))
         async with self.locks.lock(f"worktrees {location.project_id}"):
             try:
                 await self._discard(git, worktree)
             except OSError as error:
                 raise WorktreeError("WorktreeRemoveFailedError", f"{worktree} is not removed: {error.strerror}") from error
-            await self._projects.remove_checkout(location.project_id, str(worktree))
+            await self.projects.remove_checkout(location.project_id, str(worktree))
 
     async def _discard(self, git: Git, worktree: Path) -> None:
         """With its files and its branch. Raises OSError."""
         await asyncio.to_thread(worktree_git.forget, git, worktree)
-        await asyncio.to_thread(self._places.remove, worktree)
+        await asyncio.to_thread(self.places.remove, worktree)
         await worktree_git.remove_branch(git, worktree)
 
     def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
@@ -208,14 +198,14 @@ class Worktrees:
         if not location.is_git:
             return None
         is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]{0,254}", place.name) is not None
-        if not is_named or place.parent != self._places.of_project(location.project_id):
+        if not is_named or place.parent != self.places.of_project(location.project_id):
             return None
-        is_nobodys = self._places.origin(str(place)) is None and not place.exists()
+        is_nobodys = self.places.origin(str(place)) is None and not place.exists()
         return place if is_nobodys or may_enter(str(place)) else None
 
     async def _free_directory(self, location: Location, git: Git, name: str) -> Path:
         wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
-        folder = self._places.of_project(location.project_id)
+        folder = self.places.of_project(location.project_id)
         for number in range(_TRIES):
             words = [wanted, make_slug()] if wanted and number else [wanted or make_slug()]
             directory = folder / "-".join(words)
@@ -228,14 +218,14 @@ class Worktrees:
         filled = await worktree_git.reset(own) if own else GitResult(NOT_STARTED, b"", "it was changed meanwhile")
         if filled.ok:
             ready = WorktreeName(name=directory.name, branch=worktree_git.branch_of(directory))
-            await self._announce(str(directory), EventWorktreeReady(properties=ready))
+            await self.announce(str(directory), EventWorktreeReady(properties=ready))
             await self._run_start_commands(location, directory, command)
         else:
             failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
-            await self._announce(str(directory), EventWorktreeFailed(properties=failure))
+            await self.announce(str(directory), EventWorktreeFailed(properties=failure))
 
     async def _run_start_commands(self, location: Location, directory: Path, command: str | None) -> None:
-        project = await self._projects.get(location.project_id)
+        project = await self.projects.get(location.project_id)
         configured = project.commands.start if project.commands else None
         for each in (configured, command):
             if each and each.strip():
@@ -243,7 +233,7 @@ class Worktrees:
 
     async def _run(self, directory: Path, command: str) -> None:
         """A command that fails is logged: the worktree can be used anyway."""
-        how, output = self._commands, CommandOutput(_OUTPUT_BYTES)
+        how, output = self.commands, CommandOutput(_OUTPUT_BYTES)
         workspace = (await how.instances.get(str(directory))).sandbox_workspace
         try:
             program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], workspace, how.environment)
