@@ -1,12 +1,14 @@
 """The parts of answers in all wire formats: open blocks, the arguments of calls; and the limits of an answer's size."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from app.providers.base import (
     AnswerTooLarge,
+    BlockBoundary,
+    BlockDelta,
     Finish,
     InvalidToolCall,
     Metadata,
@@ -27,6 +29,18 @@ from app.util.bounds import AnswerPassedLimit, parse_json, require_few_values
 BlockKind = Literal["text", "reasoning"]
 
 
+class BlockEvents(NamedTuple):
+    start: type[TextStart | ReasoningStart]
+    delta: type[TextDelta | ReasoningDelta]
+    end: type[TextEnd | ReasoningEnd]
+
+
+BLOCK_EVENTS: dict[BlockKind, BlockEvents] = {
+    "text": BlockEvents(TextStart, TextDelta, TextEnd),
+    "reasoning": BlockEvents(ReasoningStart, ReasoningDelta, ReasoningEnd),
+}
+
+
 class Blocks:
     def __init__(self) -> None:
         self._open: dict[str, BlockKind] = {}
@@ -35,20 +49,18 @@ class Blocks:
         if block_id in self._open:
             return []
         self._open[block_id] = kind
-        return [TextStart(block_id, metadata) if kind == "text" else ReasoningStart(block_id, metadata)]
+        return [BLOCK_EVENTS[kind].start(block_id, metadata)]
 
     def delta(self, kind: BlockKind, block_id: str, text: str) -> list[StreamEvent]:
         """Starts the block if it is not open. No events for empty text."""
         if not text:
             return []
-        delta = TextDelta(block_id, text) if kind == "text" else ReasoningDelta(block_id, text)
+        delta = BLOCK_EVENTS[kind].delta(block_id, text)
         return [delta] if block_id in self._open else [*self.start(kind, block_id), delta]
 
     def end(self, block_id: str, metadata: Metadata | None = None) -> list[StreamEvent]:
         kind = self._open.pop(block_id, None)
-        if kind is None:
-            return []
-        return [TextEnd(block_id, metadata) if kind == "text" else ReasoningEnd(block_id, metadata)]
+        return [BLOCK_EVENTS[kind].end(block_id, metadata)] if kind else []
 
     def end_all(self) -> list[StreamEvent]:
         return [event for block_id in tuple(self._open) for event in self.end(block_id)]
@@ -195,7 +207,7 @@ class AnswerSize:
 
 def _size(event: StreamEvent) -> int:
     match event:
-        case TextDelta() | ReasoningDelta():
+        case BlockDelta():
             return text_bytes(event.text)
         case ToolInputStart():
             return text_bytes(event.call_id) + text_bytes(event.tool)
@@ -203,7 +215,7 @@ def _size(event: StreamEvent) -> int:
             return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
         case InvalidToolCall():
             return text_bytes(event.raw)
-        case TextStart() | ReasoningStart() | TextEnd() | ReasoningEnd():
+        case BlockBoundary():
             return text_bytes(event.id) + _metadata_size(event.metadata)
         case Finish():
             return _metadata_size(event.metadata)

@@ -73,17 +73,19 @@ class ReasoningBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallBlock:
+class CallIdentity:
     call_id: str
     tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallBlock(CallIdentity):
     input: dict[str, Any]
     metadata: Metadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResultBlock:
-    call_id: str
-    tool: str
+class ToolResultBlock(CallIdentity):
     text: str
     is_error: bool = False
     files: tuple[FileBlock, ...] = ()
@@ -156,63 +158,50 @@ class StreamStart:
 
 
 @dataclass(frozen=True, slots=True)
-class TextStart:
+class BlockBoundary:
+    """The start or the end of a block. At an end, `metadata` replaces that of the start: a signature arrives last."""
+
     id: str
     metadata: Metadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TextDelta:
+class BlockDelta:
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TextEnd:
-    id: str
-    metadata: Metadata | None = None
+class TextStart(BlockBoundary): ...
+
+
+class TextDelta(BlockDelta): ...
+
+
+class TextEnd(BlockBoundary): ...
+
+
+class ReasoningStart(BlockBoundary): ...
+
+
+class ReasoningDelta(BlockDelta): ...
+
+
+class ReasoningEnd(BlockBoundary): ...
+
+
+class ToolInputStart(CallIdentity): ...
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningStart:
-    id: str
-    metadata: Metadata | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
-    id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningEnd:
-    """`metadata` replaces that of the start: a signature arrives last."""
-
-    id: str
-    metadata: Metadata | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolInputStart:
-    call_id: str
-    tool: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    call_id: str
-    tool: str
+class ToolCall(CallIdentity):
     input: dict[str, Any]
     metadata: Metadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidToolCall:
+class InvalidToolCall(CallIdentity):
     """The streamed arguments of a call are not a JSON object. `raw` is the text, `error` the reason."""
 
-    call_id: str
-    tool: str
     raw: str
     error: str
 

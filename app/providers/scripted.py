@@ -22,24 +22,18 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import orjson
 
-from app.providers.answers import read_call
+from app.providers.answers import BLOCK_EVENTS, BlockKind, read_call
 from app.providers.base import (
     ApiFailure,
     Finish,
     FinishReason,
     ModelRequest,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     StreamEvent,
     StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
     ToolCall,
     ToolInputStart,
     Usage,
@@ -56,7 +50,7 @@ class Say:
     """Text or reasoning in at most `chunks` pieces of equal length, the last one shorter, `delay` seconds before each."""
 
     text: str
-    kind: Literal["text", "reasoning"] = "text"
+    kind: BlockKind = "text"
     chunks: int = 4
     delay: float = 0
 
@@ -226,7 +220,7 @@ async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
 async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
     match step:
         case Say(text, kind, chunks, delay):
-            start, delta, end = _BLOCKS[kind]
+            start, delta, end = BLOCK_EVENTS[kind]
             size = max(1, -(-len(text) // max(1, chunks)))
             yield start(block_id)
             for position in range(0, len(text), size):
@@ -242,12 +236,6 @@ async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[Stream
             await asyncio.sleep(seconds)
         case Wait(event):
             await event.wait()
-
-
-_BLOCKS: dict[str, tuple[Callable[[str], StreamEvent], Callable[[str, str], StreamEvent], Callable[[str], StreamEvent]]] = {
-    "text": (TextStart, TextDelta, TextEnd),
-    "reasoning": (ReasoningStart, ReasoningDelta, ReasoningEnd),
-}
 
 
 def _failure(step: Fail) -> ApiFailure:
