@@ -136,25 +136,23 @@ class ToolStatePending(Wire):
     input: str
 
 
-class ToolStateRunning(Wire):
+class CalledToolState(Wire):
+    status: str
+    input: Metadata
+    structured: Metadata
+    content: list[ToolContent]
+
+
+class ToolStateRunning(CalledToolState):
     status: Literal["running"] = "running"
-    input: Metadata
-    structured: Metadata
-    content: list[ToolContent]
 
 
-class ToolStateCompleted(Wire):
+class ToolStateCompleted(CalledToolState):
     status: Literal["completed"] = "completed"
-    input: Metadata
-    structured: Metadata
-    content: list[ToolContent]
 
 
-class ToolStateError(Wire):
+class ToolStateError(CalledToolState):
     status: Literal["error"] = "error"
-    input: Metadata
-    structured: Metadata
-    content: list[ToolContent]
     error: SessionErrorUnknown
 
 
