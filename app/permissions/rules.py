@@ -18,6 +18,10 @@ Readability = Literal["readable", "foreign", "unreadable"]
 MOST_WORDS = 100
 """Programs are looked for among so many words of a command. The words behind them are searched as text."""
 
+MOST_COMPARED = 1_000
+"""The rules of a parent and a child are compared with each other if they are not more than these together: of thousands, which a
+project's configuration may have, that would take minutes."""
+
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
 _EVERYTHING = Rule(permission="*", pattern="*", action="allow")
@@ -151,8 +155,12 @@ def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: 
     They end with the parent's denies and asks. A parent's later exception to one of them (`bash *: deny`, `bash git*: allow`)
     applies only as far as the child's own rules allow. Where two patterns overlap in a way that no pattern can express, the
     stricter one applies to more than the overlap: the child may then do less than both rules allow, never more than either.
+    With more than MOST_COMPARED rules it is asked about all that none of them denies.
     """
     own = [_DEFAULT, *child_agent, *child_session]
+    if len(own) + len(parent_effective) > MOST_COMPARED:
+        denied = {(rule.permission, rule.pattern): rule for rule in (*own, *parent_effective) if rule.action == "deny"}
+        return [*child_session, _DEFAULT, *denied.values()]
     tail: Ruleset = []
     for limit in [_DEFAULT, *parent_effective]:
         tail = [rule for rule in tail if not _covers(limit, rule)]
