@@ -55,7 +55,7 @@ OPERATOR = Principal("", Role.ADMIN)
 
 
 def highest_role(names: Iterable[object]) -> Role | None:
-    found = set(names)
+    found = [name for name in names if isinstance(name, str)]
     return next((role for role in Role if role.value in found), None)
 
 

@@ -85,6 +85,8 @@ async def test_a_claim_says_the_role(issuer: IdentityProvider, users: Users) -> 
     for without in (
         issuer.token("anna"),
         issuer.token("anna", realm_access={"roles": ["cook"]}),
+        issuer.token("anna", realm_access={"roles": {"admin": True}}),
+        issuer.token("anna", realm_access={"roles": [["admin"]]}),
         issuer.token("anna", role="admin"),
     ):
         assert await found.principal(without) is None
