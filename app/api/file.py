@@ -48,6 +48,7 @@ from app.schema.session import FoundParts
 from app.server import Server
 from app.sessions.search import MAX_WORDS, find_parts, words_of
 from app.users.principal import Principal
+from app.util.project_files import resolved
 from app.workspace.browse.content import list_directory, view_file
 from app.workspace.browse.reach import AllowedPaths, folder_nodes, folders_towards
 from app.workspace.browse.search import FileSearch, best, find_text
@@ -78,8 +79,8 @@ async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[s
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
     await app.users.all()  # whose roots these are
-    real = os.path.realpath(where)  # noqa: ASYNC240  no slower than the look-ups that follow
-    return folders_towards(real, app.workspaces.roots_below(who, real))
+    real = resolved(where)  # no slower than the look-ups that follow
+    return folders_towards(real, app.workspaces.roots_below(who, real)) if real else []
 
 
 Reach = Annotated[AllowedPaths, Depends(_reach)]
@@ -226,7 +227,7 @@ async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
 
 
 def _may_enter(app: Server, who: Principal, path: str) -> bool:
-    return app.workspaces.admits(who, os.path.realpath(path))
+    return app.workspaces.admits(who, resolved(path))
 
 
 async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:

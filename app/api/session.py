@@ -49,6 +49,7 @@ from app.server import Server
 from app.sessions.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
+from app.util.project_files import resolved
 from app.workspace.agents import find as find_agent
 
 routes = router("/session", 400, tags=["session"])
@@ -268,6 +269,6 @@ async def _directories(app: Server, who: Principal, directory: str | None) -> li
         return []  # no path
     named = None if directory is None else os.path.normpath(directory)  # noqa: ASYNC240  asks no disk
     known = await app.store.query(stored, who.visible_owner) if named is None else [named]
-    real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
+    real = await asyncio.to_thread(lambda: list(map(resolved, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

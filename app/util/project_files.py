@@ -174,6 +174,14 @@ def path_of(descriptor: int) -> str:
     return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
 
 
+def resolved(path: str) -> str:
+    """As `os.path.realpath`. Empty, which is below no directory, if a link on the way cannot be read, as some of `/proc`."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return ""
+
+
 def is_below(path: str, top: str) -> bool:
     """Whether `path` is `top` or below; both are resolved."""
     return path == top or path.startswith(top.rstrip("/") + "/")

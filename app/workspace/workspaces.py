@@ -15,7 +15,7 @@ from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
 from app.users.principal import OPERATOR, Principal, is_within, may_enter, roots_of
-from app.util.project_files import HeldDirectory, ProjectBounds
+from app.util.project_files import HeldDirectory, ProjectBounds, resolved
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 
@@ -210,7 +210,7 @@ class Workspaces:
             directory: HeldDirectory | None = HeldDirectory(Path(path))
         except OSError:
             directory = None
-        if not self.admits(OPERATOR, str(directory.real) if directory else os.path.realpath(path)):
+        if not self.admits(OPERATOR, str(directory.real) if directory else resolved(path)):
             raise DirectoryForbidden(
                 f"{path} is outside the directories that this server works in. Start it there, or name it in OPENSESSION_ROOTS.",
                 directory=path,

@@ -118,6 +118,19 @@ async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_p
                 assert (await app.get(route, expect=403, **named))["name"] == "DirectoryForbiddenError"
 
 
+async def test_a_directory_whose_place_cannot_be_read_is_forbidden(app: RunningApp) -> None:
+    """As `/proc/1/root` for an ordinary user; the links of a program that has ended cannot be read by anybody."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        link = app.directory / "link"
+        link.symlink_to(f"/proc/{ended.pid}/cwd")
+        for directory in map(str, (f"/proc/{ended.pid}/root", link, link / "inside")):
+            for route in ("/path", "/session", "/config", "/file?path="):
+                named = {"params": {"directory": directory, "path": ""}}
+                assert (await app.get(route, expect=403, **named))["name"] == "DirectoryForbiddenError"
+            assert await app.get("/experimental/session", params={"directory": directory}) == []
+
+
 async def test_more_roots_may_be_named(tmp_path: Path) -> None:
     other = {"directory": str(make_workspace(tmp_path / "other"))}
     async with running_app(tmp_path, roots=f"{other['directory']}:{tmp_path / 'third'}") as app:
