@@ -13,7 +13,7 @@ from app.schema.session import Session, SessionTime
 from app.sessions.live import LiveSessions
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.summary import default_title
+from app.sessions.summary import default_title, is_default_title
 from app.sessions.usage import ProjectQuota
 from app.util import clock, ids
 
@@ -34,7 +34,7 @@ def make_slug() -> str:
     return f"{random.choice(_ADJECTIVES.split())}-{random.choice(_NOUNS.split())}"
 
 
-_FORK = re.compile(r"(?P<title>.*) \(fork #(?P<number>\d+)\)", re.DOTALL)
+_FORK = re.compile(r"(?P<title>.*) \(fork #(?P<number>\d{1,15})\)", re.DOTALL)
 
 
 def title_of_fork(title: str) -> str:
@@ -77,7 +77,8 @@ class Forks:
 
         def fork(tx: SessionTx) -> None:
             original = tx.of(session_id).session()
-            session = new_session(location, title_of_fork(original.title), permission=original.permission)
+            title = None if is_default_title(original.title) else title_of_fork(original.title)
+            session = new_session(location, title, permission=original.permission)
             session.id, session.owner = fork_id, original.owner
             session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
             extent = message_rows.history_extent(tx.connection, session_id, message_id)

@@ -70,6 +70,18 @@ async def test_a_title_is_requested_when_the_prompt_is_answered(tmp_path: Path) 
     assert at_work == [[]]
 
 
+async def test_a_fork_of_a_session_without_a_title_gets_one_with_its_first_prompt(tmp_path: Path) -> None:
+    provider = SlowTitles([say("One.")], [say("Two.")])
+    async with talking(tmp_path, provider=provider) as (app, session), app.events() as events:
+        await untitled_answer(app, session)
+        fork = (await app.post(f"/session/{session}/fork"))["id"]
+        provider.gate.set()
+        await events.until(names)
+        await app.prompt(fork, "More")
+        await events.until(lambda event: names(event) and event.properties["info"]["id"] == fork)
+        assert (await app.get(f"/session/{fork}"))["title"] == TITLE
+
+
 async def test_a_title_overwrites_no_name_and_none_is_requested_for_a_session_that_has_one(tmp_path: Path) -> None:
     provider, gate = SlowTitles([say("One.")]), asyncio.Event()
     async with talking(tmp_path, provider=provider) as (app, session), app.events() as events:

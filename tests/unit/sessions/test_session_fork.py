@@ -110,6 +110,7 @@ def test_a_chosen_title_is_not(chosen: str) -> None:
         ("(fork #1)", "(fork #1) (fork #1)"),
         ("two\nlines (fork #3)", "two\nlines (fork #4)"),
         ("", " (fork #1)"),
+        pytest.param(f"T (fork #{'9' * 5000})", f"T (fork #{'9' * 5000}) (fork #1)", id="no number that is read"),
     ],
 )
 def test_forks_are_counted(original: str, fork: str) -> None:
