@@ -158,6 +158,16 @@ async def test_a_collector_that_is_away_holds_nothing_up(tmp_path: Path, monkeyp
         assert texts(await app.prompt(session, "Go")) == ["Done."]
 
 
+async def test_a_variable_that_the_sdk_refuses_is_told_and_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")  # less than a batch
+    async with traced(tmp_path, [say("Done.")]) as (app, session):
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
+    assert "no traces: an OTEL_… variable is wrong" in caplog.text
+
+
 async def test_the_title_belongs_to_the_trace(tmp_path: Path, collector: OtlpReceiver) -> None:
     async with traced(tmp_path, [say("Done.")], title=None) as (app, session):
         await app.prompt(session, "Go")

@@ -74,11 +74,14 @@ def open_telemetry(metrics: bool, environ: Mapping[str, str]) -> Telemetry:
 
 
 def _traces(environ: Mapping[str, str]) -> "Traces | None":
-    """None without the SDK: the variables may be meant for all programs of a machine."""
+    """None without the SDK, or with a variable that it refuses: the variables may be meant for all programs of a machine."""
     try:
         from app.events.telemetry.traces import Traces
+
+        captured = environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
+        return Traces(service_name(environ), captures_contents=captured in _CAPTURING)
     except ImportError as error:
         log.warning("no traces, though OTEL_… variables ask for them: pip install 'opensession[otel]' (%s)", error)
-        return None
-    captured = environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return Traces(service_name(environ), captures_contents=captured in _CAPTURING)
+    except ValueError as error:
+        log.warning("no traces: an OTEL_… variable is wrong (%s)", error)
+    return None
