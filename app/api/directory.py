@@ -17,7 +17,8 @@ from app.project.config import patch
 from app.providers.selection import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.base import Wire
 from app.schema.config import Config
-from app.schema.model import Agent, Auth, Command, ProviderAuthMethod, Skill, WellKnownAuth
+from app.schema.errors import BadRequest
+from app.schema.model import Agent, ApiAuth, Auth, Command, ProviderAuthMethod, Skill, WellKnownAuth
 from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.server import Server
@@ -219,7 +220,11 @@ async def stored_keys(app: Server, who: Principal) -> Mapping[str, Auth]:
 
 
 async def put_key(app: Server, who: Principal, provider_id: str, key: Auth) -> None:
-    """Stores a member's own key, or the server's in a file that only the server's user can read. Raises AdminsOnly."""
+    """Stores a member's own key, or the server's in a file for the server's user alone. Raises AdminsOnly, BadRequest."""
+    if isinstance(key, ApiAuth):
+        key = key.model_copy(update={"key": key.key.strip()})  # a line's end is copied along
+        if not key.key:
+            raise BadRequest("key must not be empty", ["key"])
     if who.may_manage:
         app.auth.set(provider_id, key)
     elif isinstance(key, WellKnownAuth):

@@ -67,6 +67,11 @@ async def test_a_stored_key_connects_its_provider_in_a_file_of_its_owners_alone(
         [path] = app.data_dir.glob("auth.json*")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "anthropic" in (await app.get("/provider"))["connected"]
+    await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f" {SECRET}\n"})
+    assert json.loads(path.read_text())["anthropic"]["key"] == SECRET
+    for none in ("", " \n"):
+        await app.call("PUT", "/auth/anthropic", {"type": "api", "key": none}, expect=400)
+    assert json.loads(path.read_text())["anthropic"]["key"] == SECRET, "an empty one is refused"
     for _ in range(2):
         assert await app.call("DELETE", "/auth/anthropic") is True
         assert "anthropic" not in (await app.get("/provider"))["connected"]
