@@ -2,15 +2,13 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
 import pytest
 from every_route import WRITING, every_route, unknown
 from running_app import RunningApp, running_app
+from shell_commands import Shell
 
 from app.api.security import is_loopback
 from app.users import login
@@ -230,10 +228,8 @@ async def test_without_the_right_login_nothing_works_and_no_way_leads_out_of_ope
 
 
 async def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data")}
-    command = [sys.executable, "-m", "app.cli", "serve", "--hostname", "0.0.0.0", "--port", "0"]
-    result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 1
+    shell = Shell(tmp_path, tmp_path, tmp_path / "data")
+    result = shell.done("serve", "--hostname", "0.0.0.0", "--port", "0", code=1)
     assert "OPENCODE_SERVER_PASSWORD" in result.stderr and not (tmp_path / "data").exists()
     hosts = ("127.0.0.1", "127.1.2.3", "::1", "localhost", "0.0.0.0", "::", "192.168.1.7", "example.com", "")
     assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "127.1.2.3", "::1", "localhost"]

@@ -1,14 +1,13 @@
 """The client with a server that wants a login, and with subagents that need permissions."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
-from running_server import ROOT, RunningServer, clean_environment, serving, this_checkout
+from running_server import RunningServer, serving, this_checkout
 
+from app.users.tokens import TokenStore
 from opensession_client import LoginRequired, Opensession, StreamedEvent, operations, session_id_of
 from opensession_client.models import EventServerConnected, PermissionRequest, ToolPart
 
@@ -51,9 +50,7 @@ def test_a_subagent_s_permission_is_asked_for_and_its_events_are_given(server: R
 
 
 def test_a_login_is_a_password_or_a_token(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = clean_environment(server.data.parent, PYTHONPATH=str(ROOT), OPENSESSION_DATA_DIR=str(server.data))
-    command = [sys.executable, "-m", "app.cli", "token", "create", "ci"]
-    token = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    token = TokenStore(server.data).create("ci")
     with Opensession(server.base, token=token) as client, client.stream() as events:
         assert isinstance(next(events), EventServerConnected)
         assert client.create_session("With a token").title == "With a token"

@@ -3,13 +3,12 @@
 import asyncio
 import base64
 import json
-import subprocess
-import sys
 from typing import Any
 
 import acp
 import pytest
 from acp_editor import FORMS, READS, Desk, are_gone, children_of
+from shell_commands import Shell
 from turns import bash, call, say, task
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -26,8 +25,8 @@ def diff(content: list[Any]) -> tuple[str, str | None, str]:
 
 
 def stored_texts(desk: Desk, session_id: str) -> list[str]:
-    command = [sys.executable, "-m", "app.cli", "session", "show", session_id, "--format", "json"]
-    messages = json.loads(subprocess.check_output(command, cwd=desk.directory, env=desk.environment()))["messages"]
+    shown = Shell(desk.directory, desk.home, desk.home / "data").done("session", "show", session_id, "--format", "json")
+    messages = json.loads(shown.stdout)["messages"]
     return [part["text"] for message in messages for part in message["parts"] if part["type"] == "text"]
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp_editor import COMMAND, SECONDS, Desk, Editor
+from acp_editor import SECONDS, Desk, Editor
 from beside import differences
+from launcher import opensession
 from long_form import LONG
 from model_server import ModelServer, Pause, Reasoning, model_server
 from opencode_program import OFFLINE, installed, offline_home
@@ -158,7 +159,7 @@ async def test_what_is_told_and_asked_is_otherwise_only_for_a_reason(node_module
     found = {}
     for name, (scenario, reply) in SCENARIOS.items():
         told = []
-        for where, command in (("there", [opencode, "acp"]), ("here", COMMAND)):
+        for where, command in (("there", [opencode, "acp"]), ("here", [opensession(), "acp"])):
             async with side(command, tmp_path / name / where, reply) as asked:
                 told.append(await scenario(asked))
         found |= {each.place: str(each) for each in differences(*told, name)}

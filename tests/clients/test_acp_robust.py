@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-import math
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import acp
+import psutil
 import pytest
 from acp_editor import READS, Desk, are_gone, children_of
+from forked import PROGRAM
 from long_form import LONG
 from real_server import RealServer, real_server
 
@@ -79,14 +79,13 @@ async def test_an_unknown_session_is_an_error_of_every_method(desk: Desk) -> Non
 
 
 async def test_initialize_is_answered_at_once(desk: Desk) -> None:
-    """The best of a few: the machine is shared. The limit of an editor's patience is 1.5 s."""
-    took = [math.inf]
-    while min(took) >= 1.5 and len(took) < 8:
-        began = time.monotonic()
-        async with desk.raw_editor() as editor:
-            await editor.initialize()
-            took.append(time.monotonic() - began)
-    assert min(took) < 1.5, took
+    """By a program that starts as it does for everyone, within an editor's patience of 1.5 s. Its processor time is measured: the
+    machine is shared, and it waits for nothing."""
+    desk.command = [*PROGRAM, "acp"]
+    async with desk.raw_editor() as editor:
+        await editor.initialize()
+        took = psutil.Process(editor.process.pid).cpu_times()
+    assert took.user + took.system < 1.5, took
 
 
 async def test_only_messages_stand_on_standard_output_and_who_can_be_asked_nothing_has_refused(desk: Desk) -> None:
@@ -99,26 +98,26 @@ async def test_only_messages_stand_on_standard_output_and_who_can_be_asked_nothi
         assert (await editor.answer_to(4))["result"]["stopReason"] == "end_turn"
 
 
+UNREADABLE: list[dict[str, Any]] = [
+    {"result": {"outcome": {"outcome": "selected", "optionId": "allow"}}},
+    {"result": {"outcome": {"outcome": "selected", "optionId": "7"}}},
+    {"result": {"outcome": {"outcome": "selected"}}},
+    {"result": {"outcome": {"outcome": "maybe"}}},
+    {"result": None},
+    {"error": "no"},
+    {"error": {"code": "no"}},
+]
+
+
 @pytest.mark.parametrize("said", ["read /etc/hosts", "ask Which colour: red, blue"])
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"result": {"outcome": {"outcome": "selected", "optionId": "allow"}}},
-        {"result": {"outcome": {"outcome": "selected", "optionId": "7"}}},
-        {"result": {"outcome": {"outcome": "selected"}}},
-        {"result": {"outcome": {"outcome": "maybe"}}},
-        {"result": None},
-        {"error": "no"},
-        {"error": {"code": "no"}},
-    ],
-    ids=json.dumps,
-)
-async def test_an_answer_that_cannot_be_read_refuses(desk: Desk, said: str, answer: dict[str, Any]) -> None:
+async def test_an_answer_that_cannot_be_read_refuses(desk: Desk, said: str) -> None:
     async with desk.raw_editor() as editor:
-        await editor.prompt(said)
-        await editor.send(json.dumps({"jsonrpc": "2.0", "id": (await editor.asked())["id"], **answer}).encode())
-        assert status_in(await editor.until(lambda told: status_in(told) in ("completed", "failed"))) == "failed"
-        assert (await editor.answer_to(3))["result"]["stopReason"] == "end_turn"
+        for answer in UNREADABLE:
+            await editor.prompt(said)
+            await editor.send(json.dumps({"jsonrpc": "2.0", "id": (await editor.asked())["id"], **answer}).encode())
+            status = status_in(await editor.until(lambda told: status_in(told) in ("completed", "failed")))
+            assert (status, answer) == ("failed", answer)
+            assert (await editor.answer_to(3))["result"]["stopReason"] == "end_turn"
     assert "Traceback" not in desk.log()
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from acp_editor import ASKS, COMMAND, EDITS, LOOKS, SLEEPS, TERMINAL, Desk, keep, stand_in_order
+from acp_editor import ASKS, EDITS, LOOKS, SLEEPS, TERMINAL, Desk, keep, stand_in_order
 from long_form import LONG
 from running_server import needed, new_workspace
 from terminal import Terminal, terminal
@@ -60,7 +60,7 @@ def test_all_that_a_turn_may_bring_and_a_session_that_is_loaded(desk: ToadDesk) 
     refused, end = bash("touch refused"), say("After the stop.")
     desk.script(LOOKS, EDITS, [say("The file says goodbye now.")], [refused], ASKS, [say("So be it.")], SLEEPS, [end])
     order = ["Look at a.txt", "Two words stand there.", "I read it", "read a.txt ✔", "echo hi ✔", "edit a.txt ✔", "goodbye now."]
-    with desk.opened("acp", shlex.join(COMMAND)) as shown:
+    with desk.opened("acp", shlex.join(desk.command)) as shown:
         shown.wait_for("How can I help you today?", "Build")
         prompt(shown, "Look at a.txt and change it")
         keep("toad-1-permission", shown.wait_for("This runs a command: echo hi", "Reject", TAKES_KEYS))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from acp_editor import ASKS, COMMAND, EDITS, LOOKS, Desk, keep, stand_in_order
+from acp_editor import ASKS, EDITS, LOOKS, Desk, keep, stand_in_order
 from long_form import LONG
 from running_server import needed, skip_or_fail
 from turns import say
@@ -31,7 +31,7 @@ class Acpx:
         environment = self.desk.environment()
         path = f"{self.programs / 'node' / 'bin'}:{self.programs / '.bin'}:{environment['PATH']}"
         return subprocess.Popen(
-            ["acpx", "--agent", shlex.join(COMMAND), "--ttl", "5", *arguments],
+            ["acpx", "--agent", shlex.join(self.desk.command), "--ttl", "5", *arguments],
             cwd=self.desk.directory,
             env={**environment, "PATH": path},
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx2
 import pytest
 from acp_editor import are_gone, children_of
 from doc_snippets import SHOWN_BASE, blocks
+from launcher import opensession
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
@@ -37,8 +37,8 @@ def program(tmp_path: Path) -> StdioServerParameters:
 def program_in(base: Path, *arguments: str, **environment: str) -> StdioServerParameters:
     extra = {"OPENSESSION_DATA_DIR": str(base / "data"), **environment}
     return StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "app.cli", "mcp", "serve", *arguments],
+        command=opensession(),
+        args=["mcp", "serve", *arguments],
         env=clean_environment(base / "home", **this_checkout()[1], **extra),
         cwd=base / "workspace",
     )
@@ -153,7 +153,7 @@ async def test_the_configuration_of_the_page_connects(server: RunningServer, tmp
     config = json.loads(shown)["mcpServers"]["opensession"]
     if "command" in config:
         arguments = [str(server.workspace) if each == "/home/me/project" else each for each in config["args"]]
-        found: Any = program_in(tmp_path).model_copy(update={"args": ["-m", "app.cli", *arguments]})
+        found: Any = program_in(tmp_path).model_copy(update={"args": arguments})
     else:
         token = TokenStore(server.data).create("agent")
         headers = {name: value.replace("TOKEN", token) for name, value in config["headers"].items()}

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import PROGRAM
+from launcher import opensession
 from postgres import PostgresServer, migrated
 from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
 from shell_commands import SECONDS, Shell
@@ -64,7 +66,7 @@ def answering_for_ever(shell: Records, *arguments: str) -> Iterator[subprocess.P
     script.write_text(json.dumps({"turns": [[{"text": "Let me think."}, {"sleep": 3600}]]}))
     streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     slow = {"OPENSESSION_SCRIPT": str(script)}
-    with shell.started("run", "--format", "json", *arguments, settings=slow, **streams) as process:
+    with shell.started(opensession(), "run", "--format", "json", *arguments, settings=slow, **streams) as process:
         assert process.stdout and json.loads(process.stdout.readline())["type"] == "step_start"
         yield process
 
@@ -98,7 +100,7 @@ def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Records) -> Non
 def test_a_stream_may_be_closed(shell: Records, closed: int) -> None:
     """By a job's scheduler, or a service."""
     streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with shell.started("run", "long 2", preexec_fn=partial(os.close, closed), **streams) as process:
+    with shell.started(*PROGRAM, "run", "long 2", preexec_fn=partial(os.close, closed), **streams) as process:
         out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out.strip()) == (0, long(2)), err
 

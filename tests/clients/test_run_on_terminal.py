@@ -4,13 +4,13 @@ import json
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from doc_snippets import blocks, matches
+from launcher import opensession
 from running_server import ROOT, clean_environment, needed, new_workspace, serving, this_checkout
 from terminal import Terminal, terminal
 
@@ -27,7 +27,7 @@ def running(directory: Path, *arguments: str, **environment: str) -> Iterator[Te
         new_workspace(workspace)
         home.mkdir()
     script = directory / "run.sh"
-    script.write_text(f'{sys.executable} -m app.cli run "$@"\necho "code $?"\nexec sleep 3600\n')
+    script.write_text(f'{opensession()} run "$@"\necho "code $?"\nexec sleep 3600\n')
     own = {"OPENSESSION_DATA_DIR": str(directory / "data"), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
     prepared = clean_environment(home, **this_checkout()[1], **own, **environment)
     with terminal(["bash", str(script), *arguments], workspace, prepared) as opened:

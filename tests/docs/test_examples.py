@@ -11,6 +11,8 @@ from typing import Any
 import httpx2
 from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
 
+from app.users.tokens import TokenStore
+
 Turns = Sequence[Sequence[dict[str, Any]]]
 CLIENT, REVIEW = ROOT / "examples" / "client.py", ROOT / "examples" / "review-diff.sh"
 PASS, FAIL = "Fine.\nVERDICT: PASS", "Line 1 is wrong. I do not say VERDICT: PASS.\n\n**VERDICT: FAIL**"
@@ -83,8 +85,7 @@ def test_a_server_with_a_login_is_given_the_token(tmp_path: Path) -> None:
         needed(program)
     with scripted(tmp_path, [[{"text": PASS}], [{"text": PASS}]]) as server:
         commit(server.workspace)
-        data = {"PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(server.data)}
-        token = run(server, sys.executable, "-m", "app.cli", "token", "create", "ci", **data).stdout.strip()
+        token = TokenStore(server.data).create("ci")
         commands = [[sys.executable, CLIENT, "Hi"], [REVIEW, "HEAD~1"]]
         assert all(run(server, *command).returncode != 0 for command in commands)
         logged_in = [run(server, *command, OPENSESSION_TOKEN=token) for command in commands]

@@ -4,13 +4,13 @@ import asyncio
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher import opensession
 from postgres import SUPERUSER, PostgresServer, migrated
 from running_app import RunningApp, running_app
 from running_server import needed
@@ -134,7 +134,7 @@ async def test_snapshots_are_not_collected_while_they_are_copied(tmp_path: Path,
 
 def _backup_process(data_dir: Path, target: Path) -> None:
     """Another process: the lock of this one is to be seen by it."""
-    command = [sys.executable, "-m", "app.cli", "backup", str(target)]
+    command = [opensession(), "backup", str(target)]
     subprocess.run(command, env={**os.environ, "OPENSESSION_DATA_DIR": str(data_dir)}, check=True, timeout=2 * WAIT_SECONDS)
 
 

@@ -5,8 +5,6 @@ import json
 import logging
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextvars import copy_context
@@ -18,7 +16,8 @@ import httpx2
 import pytest
 from otlp_receiver import otlp_receiver
 from running_app import PATIENCE, RunningApp, running_app
-from running_server import clean_environment, serving, this_checkout
+from running_server import serving, this_checkout
+from shell_commands import Shell
 from turns import bash, call, requests, say, talking, until
 from web_page import web_page
 
@@ -224,16 +223,10 @@ def taken_port() -> Iterator[int]:
 def test_as_json_a_start_that_is_refused_is_an_object_too(
     tmp_path: Path, options: list[str], environment: dict[str, str], taken_port: int
 ) -> None:
-    paths, given = this_checkout()[1], [str(taken_port) if option == "TAKEN" else option for option in options]
-    ran = subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--log-format", "json", *given],
-        env=clean_environment(tmp_path, **paths, OPENSESSION_DATA_DIR=str(tmp_path / "data"), **environment),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ran.returncode == 1 and ran.stdout == ""
+    given = [str(taken_port) if option == "TAKEN" else option for option in options]
+    shell = Shell(tmp_path, tmp_path, tmp_path / "data", environment)
+    ran = shell.done("serve", "--log-format", "json", *given, code=1)
+    assert ran.stdout == ""
     lines = [json.loads(line) for line in ran.stderr.splitlines()]
     assert lines[-1]["level"] == "ERROR" and lines[-1]["message"]
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher import opensession
 from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from running_server import ROOT
@@ -234,7 +234,7 @@ async def test_on_postgresql_the_clients_of_a_server_that_runs_hear_of_it(
 def test_killed_in_the_middle_it_leaves_nothing_half(run: Callable[..., str], tmp_path: Path, wait: float) -> None:
     url = f"sqlite:///{tmp_path / 'data' / 'opensession.db'}"
     generate(url)
-    command = [sys.executable, "-m", "app.cli", "prune", "--older-than", "90d"]
+    command = [opensession(), "prune", "--older-than", "90d"]
     process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL)
     audit = tmp_path / "data" / "audit.log"
     while not audit.exists() and process.poll() is None:

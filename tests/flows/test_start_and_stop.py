@@ -1,49 +1,30 @@
 """How a server starts and stops when something goes wrong meanwhile."""
 
+import os
 import signal
-import subprocess
-import sys
 import threading
+from functools import partial
 from pathlib import Path
 
+import forked_program
 import pytest
+from forked import Forked
 from running_app import running_app
 from running_server import clean_environment, free_port, this_checkout
 
-INTERRUPTED = """
-import os, signal
-from app import cli
-from app.workspace.workspaces import Workspaces
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
-
-start = Workspaces.start
-
-async def interrupted(started):
-    for _ in range({times}):
-        os.kill(os.getpid(), signal.{name})
-    await start(started)
-
-Workspaces.start = interrupted
-cli.main()
-"""
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("sent", "codes"), [(signal.SIGINT, (1, 130)), (signal.SIGTERM, (-signal.SIGTERM,))])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_server_that_is_interrupted_while_it_starts_ends_in_order(tmp_path: Path, name: str, times: int) -> None:
-    program, environment = INTERRUPTED.format(times=times, name=name), this_checkout()[1]
-    ran = subprocess.run(
-        [sys.executable, "-c", program, "serve", "--port", str(free_port())],
-        env=clean_environment(tmp_path, **environment, OPENSESSION_DATA_DIR=str(tmp_path / "data")),
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "Traceback" not in ran.stderr and "Error" not in ran.stderr
-    assert ran.returncode in (1, 130) if name == "SIGINT" else ran.returncode == -signal.SIGTERM
+def test_a_server_that_is_interrupted_while_it_starts_ends_in_order(
+    tmp_path: Path, sent: signal.Signals, codes: tuple[int, ...], times: int
+) -> None:
+    environment = clean_environment(tmp_path, **this_checkout()[1], OPENSESSION_DATA_DIR=str(tmp_path / "data"))
+    files = [Path(os.devnull), tmp_path / "out", tmp_path / "err"]
+    interrupted = partial(forked_program.run_interrupted, sent, times)
+    server = Forked(["serve", "--port", str(free_port())], tmp_path, environment, files, interrupted)
+    assert server.wait(120) in codes
+    said = (tmp_path / "err").read_text()
+    assert "Traceback" not in said and "Error" not in said
 
 
 async def fails(*_: object) -> None:

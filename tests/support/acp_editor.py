@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,10 +11,10 @@ from typing import Any
 
 import acp
 from acp import schema
+from launcher import opensession, pid_of
 from running_server import clean_environment, this_checkout
 from turns import bash, call, say
 
-COMMAND = [sys.executable, "-m", "app.cli", "acp"]
 SECONDS = 60
 READS = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(read_text_file=True))
 TERMINAL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -156,7 +155,7 @@ class Desk:
     home: Path
     variables: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
-    command: list[str] = field(default_factory=COMMAND.copy)
+    command: list[str] = field(default_factory=lambda: [opensession(), "acp"])
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -290,6 +289,7 @@ class RawEditor:
 
 def children_of(pid: int) -> list[int]:
     """The processes below it."""
+    pid = pid_of(pid)
     found = Path(f"/proc/{pid}/task/{pid}/children")
     direct = [int(word) for word in found.read_text().split()] if found.exists() else []
     return [*direct, *(below for child in direct for below in children_of(child))]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chromium import chromium
+from launcher import opensession
 from running_server import ROOT, RunningServer, clean_environment, free_port, needed
 
 SHOWN_BASE = "http://127.0.0.1:4096"
@@ -99,12 +100,7 @@ def _anything_like(found: re.Match[str]) -> str:
 def _finished(command: list[str], server: RunningServer, directory: Path) -> str:
     home = directory / "reader"
     home.mkdir(exist_ok=True)
-    programs = directory / "bin"
-    programs.mkdir(exist_ok=True)
-    opensession = programs / "opensession"
-    opensession.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m app.cli "$@"\n')
-    opensession.chmod(0o755)
-    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{Path(opensession()).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = clean_environment(home, OPENSESSION_DATA_DIR=str(server.data), PATH=path, PYTHONPATH=str(ROOT / "client"))
     done = subprocess.run(
         command,

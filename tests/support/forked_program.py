@@ -14,10 +14,15 @@ _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 _FLAGS = (os.O_RDONLY, *[os.O_WRONLY | os.O_APPEND | os.O_CREAT] * 2)
 
 
-def run(arguments: Sequence[str], directory: Path, environment: Mapping[str, str], files: Sequence[Path]) -> None:
+def descriptor_of(passed: Any) -> int:
+    """Here, of one that `forked.Given` has passed on."""
+    return int(passed.detach())
+
+
+def run(arguments: Sequence[str], directory: Path, environment: Mapping[str, str], files: Sequence[Path | int]) -> None:
     """`files`: what standard input, output and error are."""
     for number, (file, flags) in enumerate(zip(files, _FLAGS, strict=True)):
-        opened = os.open(file, flags, 0o644)
+        opened = file if isinstance(file, int) else os.open(file, flags, 0o644)
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
@@ -38,4 +43,20 @@ def run_until_killed(number: int, below: Path, *told: Any) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(kill_in_time)
+    run(*told)
+
+
+def run_interrupted(sent: signal.Signals, times: int, *told: Any) -> None:
+    """As `run`, but the server is sent a signal so often while it starts."""
+    from app.workspace.workspaces import Workspaces
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
+    start = Workspaces.start
+
+    async def interrupted(started: Workspaces) -> None:
+        for _ in range(times):
+            os.kill(os.getpid(), sent)
+        await start(started)
+
+    Workspaces.start = interrupted  # type: ignore[method-assign]
     run(*told)

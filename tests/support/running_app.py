@@ -25,9 +25,10 @@ import httpx2
 from fastapi import FastAPI
 from running_server import new_workspace as make_workspace
 from sse_reader import EventReader
+from starlette.routing import BaseRoute
 
 from app.api.client import StreamingTransport
-from app.main import create_app
+from app.main import ROUTERS, create_app
 from app.providers.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.record.engine import make_engine
 from app.record.migrate import upgrade
@@ -125,6 +126,15 @@ def _template() -> Path:
     return directory
 
 
+@cache
+def _routes() -> list[BaseRoute]:
+    """Those of every server here: what FastAPI makes of each when it is first looked at takes longer than most tests."""
+    shared = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    for routes in ROUTERS:
+        shared.include_router(routes)
+    return shared.routes
+
+
 def _put_database(data_dir: Path) -> None:
     if not data_dir.exists():
         data_dir.mkdir(mode=0o700, parents=True)
@@ -159,6 +169,7 @@ async def running_app(
         hostname=hostname,
         choices=Choices(scripted=lambda: provider, heartbeat_seconds=heartbeat_seconds, plugin_hook_seconds=plugin_hook_seconds),
     )
+    app.router.routes[:] = _routes()
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=StreamingTransport(app), base_url="http://127.0.0.1:4096", auth=auth) as client,

@@ -1,28 +1,23 @@
 """A real server in its own process, workspace and data directory, for clients that know nothing of Python."""
 
-import multiprocessing
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
 from pathlib import Path
 from random import SystemRandom
 
-import forked_program
 import psutil
 import pytest
+from forked import PROGRAM, ROOT, Forked
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-m", "app.cli"]
 START_SECONDS = 120
 STOP_SECONDS = 10
 
@@ -108,49 +103,6 @@ def wait_until_it_answers(process: psutil.Popen, base: str, log: Path, seconds: 
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"The server did not start:\n{log.read_text()}")
         time.sleep(0.05)
-
-
-class Forked(psutil.Process):
-    """This checkout's program, forked from a process that has imported it: importing is most of what a start costs. As an ended
-    process, like psutil.Popen, it tells how it ended."""
-
-    _context = multiprocessing.get_context("forkserver")
-    _context.set_forkserver_preload(
-        ["app.cli", "app.cli.prompt_run", "app.http_server", "app.main", "openai", "psycopg", "redis.asyncio"]
-    )
-    _lock = threading.Lock()
-
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        directory: Path,
-        environment: Mapping[str, str],
-        files: Sequence[Path],
-        run: Callable[..., None] = forked_program.run,
-    ) -> None:
-        """`files`: what standard input, output and error are."""
-        self.args, self._environment = [*PROGRAM, *arguments], dict(environment)
-        self._process = self._context.Process(target=run, args=(arguments, directory, environment, files), daemon=True)
-        with self._lock:
-            self._process.start()
-        super().__init__(self._process.pid)
-
-    @staticmethod
-    def can_be(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether it is this program, and begins as it does for everyone."""
-        return [*command[:3]] == PROGRAM and environment.get("PYTHONPATH") == str(ROOT) and "LD_PRELOAD" not in environment
-
-    def environ(self) -> dict[str, str]:
-        return self._environment
-
-    def poll(self) -> int | None:
-        with self._lock:
-            return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        if not connection.wait([self._process.sentinel], timeout):
-            raise psutil.TimeoutExpired(timeout or 0, self.pid)
-        return self.poll()
 
 
 def start_serving(

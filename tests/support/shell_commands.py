@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from running_server import PROGRAM, Forked, clean_environment, this_checkout
+from forked import Forked
+from running_server import clean_environment, this_checkout
 
 SECONDS = 180
 
@@ -21,9 +22,9 @@ class Shell:
     data: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def started(self, *arguments: str, settings: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[str]:
+    def started(self, *command: str, settings: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[str]:
         environment = self._environment(settings or {})
-        return subprocess.Popen([*PROGRAM, *arguments], cwd=self.directory, env=environment, text=True, **streams)
+        return subprocess.Popen(command, cwd=self.directory, env=environment, text=True, **streams)
 
     def done(self, *arguments: str, piped: str = "", code: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryDirectory() as streams:

@@ -1,12 +1,10 @@
 """Settings from the environment: which are refused, and how a command says so."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from running_server import ROOT
+from shell_commands import Shell
 
 from app.settings import Settings
 
@@ -58,12 +56,10 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings() == given
 
 
-def test_a_command_names_the_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENSESSION_REDIS_URL", "http://user:secret@cache")
-    monkeypatch.setenv("OPENSESSION_SHUTDOWN_SECONDS", "-1")
-    command = [sys.executable, "-m", "app.cli", "serve"]  # in this process it would set up the log of the tests that follow
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert result.returncode == 1 and "secret" not in result.stderr
+def test_a_command_names_the_setting_that_is_wrong(tmp_path: Path) -> None:
+    wrong = {"OPENSESSION_REDIS_URL": "http://user:secret@cache", "OPENSESSION_SHUTDOWN_SECONDS": "-1"}
+    result = Shell(tmp_path, tmp_path, tmp_path / "data", wrong).done("serve", code=1)
+    assert "secret" not in result.stderr
     assert "OPENSESSION_REDIS_URL: " in result.stderr and "OPENSESSION_SHUTDOWN_SECONDS: " in result.stderr
 
 

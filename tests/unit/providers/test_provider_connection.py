@@ -12,12 +12,11 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
+from importlib.metadata import version
 from typing import Any
 
 import pytest
-from anthropic import __version__ as anthropic_version
 from fake_provider import FakeServer, Reply, adapter, ask, events_of, every_wire, failure_of, finish, sse, text
-from openai import __version__ as openai_version
 
 from app import __version__
 from app.events.telemetry.log_lines import set_up_log
@@ -243,7 +242,8 @@ async def test_blanks_around_a_key_or_a_header_are_not_sent_and_the_sdk_and_we_a
     await events_of(adapter(server, wire, api_key=key, headers={"x-mine": " 1 "}))
     headers = server.received[0].headers
     assert headers["x-mine"] == "1" and headers.get("authorization") in (None, f"Bearer {key}".strip())
-    sdk = f"AsyncAnthropic/Python {anthropic_version}" if wire == "messages" else f"AsyncOpenAI/Python {openai_version}"
+    name, package = ("AsyncAnthropic", "anthropic") if wire == "messages" else ("AsyncOpenAI", "openai")
+    sdk = f"{name}/Python {version(package)}"
     assert headers["user-agent"] == f"{sdk} opensession/{__version__}"
 
 
