@@ -91,15 +91,20 @@ class ToolResultBlock(CallIdentity):
     files: tuple[FileBlock, ...] = ()
 
 
+UserBlock = TextBlock | FileBlock
+AnswerBlock = TextBlock | ReasoningBlock | ToolCallBlock
+Block = UserBlock | AnswerBlock | ToolResultBlock
+
+
 @dataclass(frozen=True, slots=True)
 class UserTurn:
-    content: tuple[TextBlock | FileBlock, ...]
+    content: tuple[UserBlock, ...]
     role: Literal["user"] = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantTurn:
-    content: tuple[TextBlock | ReasoningBlock | ToolCallBlock, ...]
+    content: tuple[AnswerBlock, ...]
     role: Literal["assistant"] = "assistant"
 
 

@@ -9,7 +9,6 @@ import orjson
 from app.providers.answers import BlockKind, GatheredText, ToolInput, ToolInputs, TurningBlocks
 from app.providers.base import (
     AssistantTurn,
-    FileBlock,
     Finish,
     FinishReason,
     ModelMessage,
@@ -21,6 +20,7 @@ from app.providers.base import (
     ToolResultBlock,
     ToolTurn,
     Usage,
+    UserBlock,
     UserTurn,
 )
 from app.providers.errors import in_stream
@@ -283,7 +283,7 @@ def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Payload]:
             assert_never(turn)
 
 
-def _part(block: TextBlock | FileBlock) -> Payload:
+def _part(block: UserBlock) -> Payload:
     if isinstance(block, TextBlock):
         return _text(block.text)
     content = block.inline

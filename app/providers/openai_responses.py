@@ -8,7 +8,6 @@ import orjson
 from app.providers.answers import Blocks, read_call
 from app.providers.base import (
     AssistantTurn,
-    FileBlock,
     Finish,
     FinishReason,
     Metadata,
@@ -24,6 +23,7 @@ from app.providers.base import (
     ToolTurn,
     UnusableOption,
     Usage,
+    UserBlock,
     UserTurn,
 )
 from app.providers.errors import in_stream
@@ -253,7 +253,7 @@ def _output(result: ToolResultBlock) -> Payload:
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
-def _part(block: TextBlock | FileBlock) -> Payload:
+def _part(block: UserBlock) -> Payload:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
     match block.medium:

@@ -15,6 +15,7 @@ from app.events.telemetry.observer import NOBODY, ModelCallEnd, ModelCallRecord,
 from app.providers.answers import MAX_ANSWER_BYTES
 from app.providers.base import (
     ApiFailure,
+    Block,
     FileBlock,
     Finish,
     ModelRequest,
@@ -41,7 +42,6 @@ from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
 # Around each call.
 
 
-Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 MessagePart = dict[str, Any]
 
 

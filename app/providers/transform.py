@@ -11,12 +11,12 @@ import orjson
 from app.providers.answers import text_bytes
 from app.providers.base import (
     AssistantTurn,
+    Block,
     ContextOverflow,
     FileBlock,
     ModelMessage,
     ModelRequest,
     Npm,
-    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -28,7 +28,6 @@ from app.providers.options import object_option
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
-Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 
 MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
 """Without files: three million tokens, which no model takes, whatever its provider counts and its configuration says."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from app.providers.base import (
+    AnswerBlock,
     AssistantTurn,
     FileBlock,
     ModelMessage,
@@ -13,6 +14,7 @@ from app.providers.base import (
     ToolCallBlock,
     ToolResultBlock,
     ToolTurn,
+    UserBlock,
     UserTurn,
 )
 from app.providers.transform import rename_calls
@@ -41,8 +43,6 @@ INTERRUPTED = "[Tool execution was interrupted]"
 SUBTASK_RUN = "The user ran the following tool."
 _AS_TEXT = ("text/plain", "application/x-directory")
 """The content of files of these types is in synthetic text parts."""
-
-_OutputBlock = TextBlock | ReasoningBlock | ToolCallBlock
 
 
 def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
@@ -74,7 +74,7 @@ def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage
         yield rename_calls((turn,), distinct)[0] if repeated else turn
 
 
-def _user_block(part: Part) -> TextBlock | FileBlock | None:
+def _user_block(part: Part) -> UserBlock | None:
     match part:
         case TextPart():
             return TextBlock(part.text) if part.text and not part.ignored else None
@@ -100,7 +100,7 @@ def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
 def _answer_turns(parts: Sequence[Part], same_model: bool) -> list[ModelMessage]:
     """Each step's output, then a result for every tool call. Reads each part's `type`, because `isinstance` takes longer."""
     turns: list[ModelMessage] = []
-    content: list[_OutputBlock] = []
+    content: list[AnswerBlock] = []
     results: list[ToolResultBlock] = []
     for part in parts:
         if part.type == "step-start":
@@ -113,12 +113,12 @@ def _answer_turns(parts: Sequence[Part], same_model: bool) -> list[ModelMessage]
     return [*turns, *_step_turns(content, results)]
 
 
-def _step_turns(content: list[_OutputBlock], results: list[ToolResultBlock]) -> list[ModelMessage]:
+def _step_turns(content: list[AnswerBlock], results: list[ToolResultBlock]) -> list[ModelMessage]:
     output: list[ModelMessage] = [AssistantTurn(tuple(content))] if content else []
     return [*output, ToolTurn(tuple(results))] if results else output
 
 
-def _output_block(part: Part, same_model: bool) -> _OutputBlock | None:
+def _output_block(part: Part, same_model: bool) -> AnswerBlock | None:
     """Sends provider metadata (signatures, item ids) only to the model that it came from."""
     if part.type == "text":
         return TextBlock(part.text, part.metadata if same_model else None) if part.text else None

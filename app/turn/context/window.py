@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import orjson
 
 from app.providers.base import (
+    Block,
     FileBlock,
     ModelMessage,
     ModelRequest,
@@ -69,8 +70,6 @@ FILE_TOKENS = 1_500
 _DENSE = r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 """Compiled with the first text that is not plain ASCII, because that takes long."""
 
-_Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
-
 
 def estimate(text: str) -> int:
     dense = len(re.findall(_DENSE, text)) if not text.isascii() else 0
@@ -86,7 +85,7 @@ def estimate_messages(messages: Iterable[ModelMessage]) -> int:
     return sum(_estimate_block(block) for message in messages for block in message.content)
 
 
-def _estimate_block(block: _Block) -> int:
+def _estimate_block(block: Block) -> int:
     match block:
         case TextBlock(text) | ReasoningBlock(text):
             return estimate(text)
