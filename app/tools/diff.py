@@ -4,7 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import takewhile
+from operator import eq
 from typing import NamedTuple
 
 from app.tools.replace import with_newlines
@@ -49,16 +50,12 @@ def changed_regions(old: Sequence[str], new: Sequence[str]) -> list[Region]:
     top = _common(old, new)
     bottom = _common(old[top:][::-1], new[top:][::-1])
     middle = Region(top, len(old) - bottom, top, len(new) - bottom)
-    return _merge_adjacent(_refine(old, new, middle))
+    return _refine(old, new, middle)
 
 
 def _common(left: Sequence[str], right: Sequence[str]) -> int:
-    count = 0
-    for ours, theirs in zip(left, right, strict=False):
-        if ours != theirs:
-            break
-        count += 1
-    return count
+    """The number of equal lines at the start."""
+    return sum(takewhile(bool, map(eq, left, right)))
 
 
 def _refine(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
@@ -78,11 +75,18 @@ def _shortest(old: Sequence[str], new: Sequence[str], region: Region) -> list[Re
     number: dict[str, int] = {}
     left = [number.setdefault(line, len(number)) for line in old[region.old : region.old_end]]
     right = [number.setdefault(line, len(number)) for line in new[region.new : region.new_end]]
-    return [
-        Region(region.old + op.src_start, region.old + op.src_end, region.new + op.dest_start, region.new + op.dest_end)
-        for op in Indel.opcodes(left, right)
-        if op.tag != "equal"
-    ]
+    matches = Indel.opcodes(left, right).as_matching_blocks()
+    return _between([(region.old + match.a, region.new + match.b, match.size) for match in matches], region)
+
+
+def _between(matches: Sequence[tuple[int, int, int]], region: Region) -> list[Region]:
+    """The parts of the region between equal lines: where these begin on each side, and how many they are."""
+    regions, old, new = [], region.old, region.new
+    for next_old, next_new, count in [*matches, (region.old_end, region.new_end, 0)]:
+        if (old, new) != (next_old, next_new):
+            regions.append(Region(old, next_old, new, next_new))
+        old, new = next_old + count, next_new + count
+    return regions
 
 
 def _split_at_anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
@@ -92,8 +96,7 @@ def _split_at_anchors(old: Sequence[str], new: Sequence[str], region: Region) ->
     anchors = _longest_ascending([(at, once_new[line]) for line, at in once_old.items() if line in once_new])
     if not anchors:
         return [region]
-    bounds = [(region.old - 1, region.new - 1), *anchors, (region.old_end, region.new_end)]
-    gaps = [Region(old_at + 1, old_next, new_at + 1, new_next) for (old_at, new_at), (old_next, new_next) in pairwise(bounds)]
+    gaps = _between([(*anchor, 1) for anchor in anchors], region)
     return [part for gap in gaps for part in _refine(old, new, gap)]
 
 
@@ -118,15 +121,6 @@ def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         chain.append(pairs[at])
         at = previous[at]
     return chain[::-1]
-
-
-def _merge_adjacent(regions: list[Region]) -> list[Region]:
-    merged: list[Region] = []
-    for region in regions:
-        if merged and merged[-1].old_end == region.old and merged[-1].new_end == region.new:
-            region = Region(merged[-1].old, region.old_end, merged.pop().new, region.new_end)
-        merged.append(region)
-    return merged
 
 
 def _group(regions: list[Region]) -> Iterator[list[Region]]:

@@ -121,7 +121,7 @@ def find_spans(content: str, old: str, *, replace_all: bool = False) -> list[Tex
             continue
         found = True
         if replace_all:
-            return list(_occurrences(content, candidate))
+            return [found.span() for found in re.finditer(re.escape(candidate), content)]
         if content.find(candidate, first + 1) == -1:
             return [(first, first + len(candidate))]
     raise OldStringAmbiguous if found else OldStringNotFound
@@ -217,13 +217,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     trimmed_boundary,
     context_aware,
 )
-
-
-def _occurrences(content: str, wanted: str) -> Iterator[TextSpan]:
-    start = content.find(wanted)
-    while start != -1:
-        yield start, start + len(wanted)
-        start = content.find(wanted, start + len(wanted))
 
 
 def _anchored_blocks(lines: list[str], wanted: list[str]) -> list[tuple[int, int]]:

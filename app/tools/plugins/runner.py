@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from app.tools.plugins.api import Hook
@@ -54,28 +54,17 @@ async def _result(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 def _in_thread(function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
     """Uses a new thread, because a hanging call would block a thread of a shared pool forever."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def resolve(result: Any, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    future = Future[Any]()
+    future.set_running_or_notify_cancel()  # so that it cannot be cancelled, and takes its result
 
     def run() -> None:
-        result, failure = None, None
         try:
-            result = function(*args)
+            future.set_result(function(*args))
         except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to the caller
-            failure = _plain(error)
-        with suppress(RuntimeError):  # the server has stopped meanwhile
-            loop.call_soon_threadsafe(resolve, result, failure)
+            future.set_exception(_plain(error))
 
     threading.Thread(target=run, name="plugin", daemon=True).start()
-    return future
+    return asyncio.wrap_future(future)
 
 
 def _plain(error: BaseException) -> Exception:
