@@ -14,11 +14,9 @@ from app.schema.model import Agent, Model, Skill
 from app.tools.base import Tool
 from app.tools.builtin.apply_patch import ApplyPatchTool
 from app.tools.builtin.bash import DEFAULT_TIMEOUT_MS, BashTool
-from app.tools.builtin.batch import BatchTool
-from app.tools.builtin.conversation import InvalidTool, QuestionTool, SkillTool, TaskTool, TodoReadTool, TodoWriteTool
+from app.tools.builtin.conversation import BatchTool, InvalidTool, QuestionTool, SkillTool, TaskTool, TodoReadTool, TodoWriteTool
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
-from app.tools.builtin.find import GlobTool, GrepTool, ListTool
-from app.tools.builtin.lsp import LspTool
+from app.tools.builtin.find import GlobTool, GrepTool, ListTool, LspTool
 from app.tools.builtin.read import ReadTool
 from app.tools.builtin.webfetch import WebFetchTool
 from app.tools.changes import FileEditor

@@ -14,7 +14,7 @@ from app.schema.model import Agent, Skill
 from app.schema.session import Todo
 from app.tools.base import TaskParameters, ToolContext, ToolError, ToolResult
 from app.tools.builtin import conversation
-from app.tools.builtin.batch import BatchTool
+from app.tools.builtin.conversation import BatchTool
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},
