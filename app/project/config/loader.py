@@ -85,7 +85,7 @@ def load(
     config = validate(Config, finish(merged, flags), "the merged configuration")
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch(extension.path for extension in (*plugins, *loader.tools))
-    skills = loader.skills(loader.skill_paths(layers))
+    skills = loader.skills(layers)
     found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
     watched, unused = essential(loader.stamps), unused_keys(merged)
     return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
@@ -254,34 +254,30 @@ class _Loader:
         found = (path for folder in sorted(folders) for path in reader.files(place / folder, deep=False))
         return [path.as_uri() for path in found if path.suffix in PLUGIN_SUFFIXES]
 
-    def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
-        """One per name; the later one wins. `named`: the folders that the configuration names."""
-        folders = [*self._claude_skills(), *self._skill_folders(), *named]
-        found = (skill for reader, folder in folders for skill in markdown.skills(reader, folder, self.warnings))
+    def skills(self, layers: Iterable[_Layer]) -> list[Skill]:
+        """One per name; the later one wins."""
+        found = (
+            skill for reader, folder in self._skill_folders(layers) for skill in markdown.skills(reader, folder, self.warnings)
+        )
         return list({skill.name: skill for skill in found}.values())
 
-    def skill_paths(self, layers: Iterable[_Layer]) -> Iterator[tuple[ConfigWatch, Path]]:
-        """The folders that `skills.paths` of each layer names, each with the reader for it."""
+    def _skill_folders(self, layers: Iterable[_Layer]) -> Iterator[tuple[ConfigWatch, Path]]:
+        """Those of Claude Code, those of the configuration's directories, and those that `skills.paths` of each layer names."""
+        home = environment.home()
+        for folder in () if self._flags.disable_claude_code_skills else dict.fromkeys([*self._upward, home]):
+            yield self._reader_for(folder != home), folder / ".claude" / "skills"
+        for directory in self.present:
+            reader = self._reader_for(directory.of_project)
+            folders = reader.folders(directory.path)
+            yield from ((reader, directory.path / name) for name in ("skill", "skills") if name in folders)
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
                 place = environment.expand_path(name, self._project_directory)
                 if layer.of_project and not self._bounds.may_name(os.path.realpath(place)):
-                    self.warnings.append(
-                        ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
-                    )
+                    message = "skills.paths of the project names a folder outside of it"
+                    self.warnings.append(ConfigInvalidError(str(place), message))
                 else:
                     yield self._named if layer.of_project else self._own, place
-
-    def _claude_skills(self) -> Iterator[tuple[ConfigWatch, Path]]:
-        home = environment.home()
-        for place in () if self._flags.disable_claude_code_skills else dict.fromkeys([*self._upward, home]):
-            yield self._reader_for(place != home), place / ".claude" / "skills"
-
-    def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
-        for place in self.present:
-            reader = self._reader_for(place.of_project)
-            folders = reader.folders(place.path)
-            yield from ((reader, place.path / name) for name in ("skill", "skills") if name in folders)
 
 
 def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:
