@@ -38,10 +38,7 @@ class Head:
     def __init__(self, git: Git) -> None:
         assert git.repository is not None
         self._git = git
-        git_dir = git.repository.git_dir
-        self._file = git_dir / "HEAD"
-        self._top = str(git_dir)
-        self._tables = git_dir / "reftable" / "tables.list"
+        self._git_dir = git.repository.git_dir
         self._seen: ConfigWatch | None = None
         self._looking = asyncio.Lock()
         self.branch = ""
@@ -55,26 +52,21 @@ class Head:
             if self._seen is not None and not changed(self._seen.stamps):
                 return False
             seen = ConfigWatch()
-            seen.exists(self._file)
-            seen.exists(self._tables)
+            seen.exists(self._git_dir / "HEAD")
+            seen.exists(self._git_dir / "reftable" / "tables.list")
             before, self.branch = self.branch, await self._read()
             self._seen = seen
             return self.branch != before
 
     async def _read(self) -> str:
         try:
-            text = await asyncio.to_thread(read_bytes, self._file, lambda real: is_below(real, self._top))
+            text = await asyncio.to_thread(read_bytes, self._git_dir / "HEAD", lambda real: is_below(real, str(self._git_dir)))
         except OSError as error:
             warn_once(log, f"the branch of {self._git.directory.path} is not known: {error}")
             return ""
-        name = _branch_in((text or b"").decode("utf-8", "replace"))
+        # `ref: refs/heads/main`, or the commit's hash if HEAD is detached
+        name = (text or b"").decode("utf-8", "replace").strip().partition("ref: ")[2].removeprefix("refs/heads/")
         return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""
-
-
-def _branch_in(head: str) -> str:
-    """The branch in the text of the file: `ref: refs/heads/main`, or the commit's hash if HEAD is detached."""
-    _, is_reference, name = head.strip().partition("ref: ")
-    return name.removeprefix("refs/heads/") if is_reference else ""
 
 
 CONFIGURATION = "configuration"

@@ -85,7 +85,6 @@ class Repository:
         self._project = project
         self._has_project = project.repository is not None
         self._has_ignore_files = False
-        self._is_configured = False
         self._worktree = worktree
         self._pathspec = ["--", scope] if scope else []
         self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
@@ -114,10 +113,9 @@ class Repository:
         (self.git_dir / "index.lock").unlink(missing_ok=True)
         if not (self.git_dir / "info" / "attributes").exists():
             await self._create()
-        if not self._is_configured:
+        if not self.rule_files:
             await self._read_configuration()
             self.rule_files = [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
-            self._is_configured = True
         await asyncio.to_thread(self._write_rules)
 
     async def _create(self) -> None:

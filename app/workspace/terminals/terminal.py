@@ -244,9 +244,10 @@ class Terminal:
             self.program.resize(wanted.size)
 
     async def watch(self, cursor: int) -> AsyncIterator[str | int]:
-        """The output from `cursor` on (-1: none), then new output until the program exits. And, as numbers, the client's position
-        in it: at the end of what it missed, and behind what was left out."""
-        kept, position, known = self.scrollback, self._start(cursor), False
+        """The output from `cursor` on (-1: none), or from the nearest position that is kept, then new output until the program
+        exits. And, as numbers, the client's position in it: at the end of what it missed, and behind what was left out."""
+        kept, known = self.scrollback, False
+        position = kept.end if cursor == -1 else min(max(cursor, kept.start), kept.end)
         while True:
             news = self._news
             if position < kept.start:
@@ -262,11 +263,6 @@ class Terminal:
                 await news.wait()
             else:
                 return
-
-    def _start(self, cursor: int) -> int:
-        """-1: the end. Any other cursor becomes the nearest position that is kept."""
-        kept = self.scrollback
-        return kept.end if cursor == -1 else min(max(cursor, kept.start), kept.end)
 
     def _printed(self, data: bytes) -> None:
         if text := self._decoder.decode(data):
