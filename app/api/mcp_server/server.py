@@ -30,8 +30,8 @@ from app.api.mcp_server.turn import Report
 from app.util.bounds import parse_json
 from app.util.processes import PipeReader
 
-Context = ServerRequestContext[Any, Any]
-Connect = Callable[[Context], AbstractAsyncContextManager[ApiClient]]
+McpRequest = ServerRequestContext[Any, Any]
+Connect = Callable[[McpRequest], AbstractAsyncContextManager[ApiClient]]
 """Opens the API as the sender of a request may use it."""
 
 INSTRUCTIONS = """Coding sessions of an Opensession server: an agent that reads, writes and runs things in a project's directory.
@@ -57,10 +57,10 @@ class SessionsServer:
             on_read_resource=self._read_resource,
         )
 
-    async def _list_tools(self, _: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def _list_tools(self, _: McpRequest, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[tool.described() for tool in TOOLS.values()])
 
-    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(self, context: McpRequest, params: types.CallToolRequestParams) -> types.CallToolResult:
         kind = TOOLS.get(params.name)
         if kind is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name}. There are: {', '.join(TOOLS)}.")
@@ -74,17 +74,21 @@ class SessionsServer:
             except ApiRefused as refused:
                 return _failed(str(refused))
 
-    async def _list_resources(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    async def _list_resources(
+        self, context: McpRequest, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
         async with self._connect(context) as api:
             try:
                 return await resources.listed(api, params.cursor if params else None)
             except ApiRefused as refused:
                 raise MCPError(types.INVALID_PARAMS, str(refused)) from None
 
-    async def _list_templates(self, _: Context, params: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
+    async def _list_templates(
+        self, _: McpRequest, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
 
-    async def _read_resource(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def _read_resource(self, context: McpRequest, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         async with self._connect(context) as api:
             try:
                 contents = await resources.read(api, params.uri)
@@ -104,7 +108,7 @@ def _failed(message: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
-def _progress(context: Context) -> Report:
+def _progress(context: McpRequest) -> Report:
     """Reports progress to the client, if its call asked for that."""
     told = 0
 
@@ -140,7 +144,7 @@ def _server() -> Server[Any]:
 
 
 @asynccontextmanager
-async def _api_client(context: Context) -> AsyncIterator[ApiClient]:
+async def _api_client(context: McpRequest) -> AsyncIterator[ApiClient]:
     """An event stream that ends is not reconnected: usually the server is stopping, or the login has ended."""
     request: Any = context.request
     scope, given = request.scope, request.headers
