@@ -1,7 +1,7 @@
 """Accumulates a stream into the parts of one assistant message and stores them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from app.providers.base import Metadata
@@ -61,16 +61,17 @@ class PartWriter:
         """Whether the step is in the ledger."""
 
     def has_text(self) -> bool:
-        self._open_texts()
-        return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
+        return any(isinstance(part, TextPart) and part.text.strip() for part in self._texts())
 
     def answer_text(self) -> str:
         """The text and reasoning of the answer."""
-        self._open_texts()
-        return "".join(part.text for part in self._attempt if isinstance(part, TextPart | ReasoningPart))
+        return "".join(part.text for part in self._texts())
 
-    def _open_texts(self) -> list[TextPart | ReasoningPart]:
-        return [self.open_text(block) for block in self.open]
+    def _texts(self) -> Iterator[TextPart | ReasoningPart]:
+        open_parts = {part.id: part for part in map(self.open_text, self.open)}
+        for part in self._attempt:
+            if isinstance(part, TextPart | ReasoningPart):
+                yield open_parts.get(part.id, part)
 
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
@@ -253,7 +254,7 @@ class PartWriter:
 
     def finish_open_parts(self) -> None:
         """Ends open text with its present content, and running tools as aborted. Writes values again that could not be stored."""
-        unfinished = [_ended(part) for part in self._open_texts() if part.text]
+        unfinished = [_ended(part) for part in map(self.open_text, self.open) if part.text]
         self.open.clear()
         if self.chain.failure is None:
             for part in unfinished:

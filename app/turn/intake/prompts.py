@@ -96,6 +96,7 @@ class Prompts:
         """`queued_id`: the prompt's in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
         known message that was deleted meanwhile."""
         live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
+        alone = prepared.message is not None and prompt.when_busy in ("reject", "queue")
         run: TurnWork | None = None
 
         def start(storing: asyncio.Future[tuple[bool, Lease | None]]) -> None:
@@ -110,9 +111,9 @@ class Prompts:
                 run = self.turns.start(session_id, instance, nested=nested, lease=lease)
 
         async with live.messages:
-            if _needs_idle(prepared) and live.is_unfinished:
+            if alone and live.is_unfinished:
                 raise SessionBusy(session_id)
-            known = await _stored(partial(self._post, instance, live, prepared, queued_id, nested), start)
+            known = await _stored(partial(self._post, instance, live, prepared, queued_id, nested=nested, alone=alone), start)
             message = prepared.message
             if message is None or known:
                 assert prompt.message_id is not None
@@ -123,11 +124,11 @@ class Prompts:
         return AcceptedPrompt(message, known, run)
 
     def _post(
-        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, nested: bool
+        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, *, nested: bool, alone: bool
     ) -> asyncio.Future[tuple[bool, Lease | None]]:
         """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
         location, leases = instance.location, self._leases
-        begins, alone = not prepared.input.no_reply and not live.is_unfinished, _needs_idle(prepared)
+        begins = not prepared.input.no_reply and not live.is_unfinished
 
         def acquire(connection: Connection) -> Lease | None:
             lease = leases.acquire_free(connection, live.id, location.directory) if begins else None
@@ -175,10 +176,6 @@ class Prompts:
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
         """Answers in the background; an error is stored with the answer."""
         self._background.start(self.answer(session_id, accepted), f"answer {session_id}").add_done_callback(_log_failure)
-
-
-def _needs_idle(prepared: PreparedPrompt) -> bool:
-    return prepared.message is not None and prepared.input.when_busy in ("reject", "queue")
 
 
 async def _stored(
