@@ -49,8 +49,11 @@ async def queue_of(app: RunningApp, session: str, length: int) -> list[dict[str,
 
 
 async def until_idle(app: RunningApp, session: str) -> None:
+    """Also until the last prompt is answered: one that cannot be started leaves the queue shortly before."""
+
     async def is_idle() -> bool:
-        return await app.get(f"/session/{session}/queue") == [] and await statuses(app) == {}
+        is_quiet = await app.get(f"/session/{session}/queue") == [] and await statuses(app) == {}
+        return is_quiet and (await app.messages(session))[-1]["info"]["role"] == "assistant"
 
     await until(is_idle, "the end of the queue")
 
