@@ -115,10 +115,5 @@ class LaterRouter(APIRouter):
 
 def router(prefix: str = "", *statuses: int, **options: Any) -> Router:
     """`statuses`: the errors that each of the router's routes may answer with."""
-    return Router(
-        prefix=prefix,
-        route_class=JsonRoute,
-        responses=documented(*statuses),
-        generate_unique_id_function=operation_id,
-        **options,
-    )
+    defaults = {"responses": documented(*statuses), "generate_unique_id_function": operation_id}
+    return Router(prefix=prefix, route_class=JsonRoute, **{**defaults, **options})

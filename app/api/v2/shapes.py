@@ -8,9 +8,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import orjson
 from fastapi import APIRouter, Depends, Query, Request
 
+from app.api import json_route
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, named_directory, workspace_of
 from app.api.errors import described
-from app.api.json_route import JsonRoute, Router, operation_id
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, InvalidCursor
@@ -102,11 +102,10 @@ def located(location: Location, value: T) -> Located[T]:
 
 def router(prefix: str = "", *errors: str, **options: Any) -> APIRouter:
     """`errors`: the tags of what each of the router's routes may answer with, beside a 400 and a 401."""
-    return Router(
-        prefix=f"/api{prefix}",
-        route_class=JsonRoute,
+    return json_route.router(
+        f"/api{prefix}",
         responses=described(*errors),
-        generate_unique_id_function=lambda route: f"v2.{operation_id(route)}",
+        generate_unique_id_function=lambda route: f"v2.{json_route.operation_id(route)}",
         **options,
     )
 
