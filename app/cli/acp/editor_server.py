@@ -13,7 +13,7 @@ from app.api.client import ApiClient, Json
 NOT_FOUND, LOGIN_NEEDED, INVALID, INTERNAL = -32002, -32000, -32602, -32603
 
 
-def refusal(text: str, status: int = 0) -> RequestError:
+def refusal(text: str, status: int) -> RequestError:
     known = {401: LOGIN_NEEDED, 404: NOT_FOUND}
     return RequestError(known.get(status) or (INVALID if 400 <= status < 500 else INTERNAL), text)
 
