@@ -35,22 +35,11 @@ class ReplicaHealth(Wire):
     journal_lag: int | None = None
 
 
-class Replica(ReplicaHealth):
-    volume: str | None
-    """The id of the volume with its data directory; None on SQLite."""
-
-
 class Replicas:
-    """`address` and `volume` are this server's. `cursor`: the newest sequence that its clients were given."""
+    """`address` and `volume` are this server's: `volume` is the id of the one with its data directory, None on SQLite. `cursor`:
+    the newest sequence that its clients were given."""
 
-    def __init__(
-        self,
-        database: Database,
-        writer: Writer,
-        leases: Leases,
-        address: str,
-        volume: str | None,
-    ) -> None:
+    def __init__(self, database: Database, writer: Writer, leases: Leases, address: str, volume: str | None) -> None:
         self._database = database
         self._writer = writer
         self._leases = leases
@@ -74,11 +63,11 @@ class Replicas:
         if gone:
             await self._writer.commit(lambda tx: tx.execute(tx.sql.delete_replica, gone))
 
-    async def all(self) -> list[Replica]:
+    async def all(self) -> list[ReplicaHealth]:
         """The oldest first, including dead ones that are not forgotten yet."""
         rows = await self._database.read(work_rows.replicas)
         return [
-            Replica(
+            ReplicaHealth(
                 id=row.id,
                 address=row.address,
                 version=row.version,
@@ -87,7 +76,6 @@ class Replicas:
                 alive=self._leases.is_alive(row.id, row.age),
                 running_sessions=row.running,
                 journal_lag=row.journal_lag,
-                volume=row.volume,
             )
             for row in rows
         ]

@@ -7,7 +7,8 @@ half a megabyte can unpack to a gigabyte, before anybody can count.
 
 import json
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -39,14 +40,11 @@ def _separators(body: bytes, start: int, end: int) -> int:
 def is_deeper(value: Any, levels: int) -> bool:
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(levels + 1):
-        level = [inner for outer in level for inner in _values(outer) if isinstance(inner, dict | list)]
+        inner_values = chain.from_iterable(outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for inner in inner_values if isinstance(inner, dict | list)]
         if not level:
             return False
     return True
-
-
-def _values(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
 
 
 def parse_json(text: str | bytes) -> Any:

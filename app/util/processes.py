@@ -50,8 +50,15 @@ def pid_namespace() -> str:
 
 def _started(pid: int) -> str:
     """The start time of a process in kernel ticks; empty if there is no such process. Without /proc, "alive" for any process."""
-    facts = _stat(pid)
-    return facts[19] if facts else _alive(pid)
+    if facts := _stat(pid):
+        return facts[19]
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        pass
+    return "alive"
 
 
 def _stat(pid: int) -> list[str]:
@@ -60,16 +67,6 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
-
-
-def _alive(pid: int) -> str:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        return "alive"
-    return "alive"
 
 
 @cache

@@ -15,6 +15,7 @@ from running_app import RunningApp, running_app
 from turns import bash, until
 
 from app import __version__
+from app.record.repositories import work_rows
 from app.sessions import replicas
 from app.sessions.lease import DEAD_AFTER_MS
 
@@ -100,4 +101,4 @@ async def test_servers_of_one_postgresql_list_each_other(tmp_path: Path, postgre
                 await asyncio.sleep(0.05)
         assert {each["journalLag"] for each in await listed(one)} == {0}
         assert (tmp_path / "data" / "volume").is_file()
-        assert len({each.volume for each in await one.services.replicas.all()}) == 1
+        assert len({each.volume for each in await one.services.store.query(work_rows.replicas)}) == 1

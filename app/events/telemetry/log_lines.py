@@ -53,6 +53,7 @@ class TextLines(logging.Formatter):
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        traces = sys.modules.get("app.events.telemetry.traces")  # which is not imported where there are none
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -60,13 +61,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "session_id": SESSION_OF_LINES.get(),
             "directory": DIRECTORY_OF_LINES.get(),
-            **_trace_ids(),
+            **(traces.current_ids() if traces else {}),
             "exception": self.formatException(record.exc_info) if record.exc_info else None,
         }
         return orjson.dumps({name: value for name, value in line.items() if value is not None}, default=str).decode()
-
-
-def _trace_ids() -> dict[str, str]:
-    """Imports nothing: without traces there are no ids."""
-    traces = sys.modules.get("app.events.telemetry.traces")
-    return traces.current_ids() if traces else {}

@@ -128,21 +128,26 @@ def _of_assistant(message: v2.SessionMessageAssistant) -> Iterator[Happening]:
     for content in message.content:
         match content:
             case v2.AssistantText():
-                yield from _of_stream(of, "text", content, message.time.created, message.time.created)
-            case v2.AssistantReasoning(time=time):
-                yield from _of_stream(of, "reasoning", content, time.created, time.completed or time.created)
+                yield from _of_text(of, content, message.time.created)
+            case v2.AssistantReasoning():
+                yield from _of_reasoning(of, content)
             case v2.AssistantTool():
                 yield from _of_tool(of, content)
     if message.time.completed is not None:
         yield _step_end(of, message, message.time.completed)
 
 
-def _of_stream(
-    of: dict[str, Any], kind: str, content: v2.AssistantText | v2.AssistantReasoning, time: int, end: int
-) -> Iterator[Happening]:
-    data = {**of, f"{kind}ID": content.id}
-    yield _happening(content.id, Phase.ENDED, f"{kind}.started", time, data)
-    yield _happening(content.id, Phase.ENDED, f"{kind}.ended", end, {**data, "text": content.text})
+def _of_text(of: dict[str, Any], content: v2.AssistantText, time: int) -> Iterator[Happening]:
+    data = {**of, "textID": content.id}
+    yield _happening(content.id, Phase.ENDED, "text.started", time, data)
+    yield _happening(content.id, Phase.ENDED, "text.ended", time, {**data, "text": content.text})
+
+
+def _of_reasoning(of: dict[str, Any], content: v2.AssistantReasoning) -> Iterator[Happening]:
+    data, time = {**of, "reasoningID": content.id}, content.time
+    yield _happening(content.id, Phase.ENDED, "reasoning.started", time.created, data)
+    ended = {**data, "text": content.text}
+    yield _happening(content.id, Phase.ENDED, "reasoning.ended", time.completed or time.created, ended)
 
 
 def _of_tool(of: dict[str, Any], tool: v2.AssistantTool) -> Iterator[Happening]:

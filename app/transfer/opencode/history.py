@@ -49,27 +49,23 @@ def _complete_session(session: SourceSession) -> None:
     if "created" in time:
         time.setdefault("updated", time["created"])
     info["time"] = time
-    info.setdefault("slug", "")
-    info.setdefault("title", "")
-    info.setdefault("version", "")
-    info.setdefault("directory", session.worktree)
-    info.setdefault("projectID", "global")
+    _set_missing(info, slug="", title="", version="", directory=session.worktree, projectID="global")
     summary = info.get("summary")
     if isinstance(summary, dict):
         summary.pop("diffs", None)
-        for count in ("additions", "deletions", "files"):
-            summary.setdefault(count, 0)
+        _set_missing(summary, additions=0, deletions=0, files=0)
+
+
+def _set_missing(values: JsonObject, **defaults: Any) -> None:
+    values |= {**defaults, **values}
 
 
 def _complete_answer(session: SourceSession, message: SourceMessage, prompt: JsonObject | None) -> None:
     info, directory = message.info, session.info.get("directory")
-    info.setdefault("parentID", prompt["id"] if prompt else "")
     agent = info.get("agent") or info.get("mode") or "build"
-    info.setdefault("agent", agent)
-    info.setdefault("mode", agent)
-    info.setdefault("path", {"cwd": directory, "root": session.worktree or directory})
-    for name, value in (("cost", 0), ("tokens", _NO_TOKENS), *_NO_MODEL.items()):
-        info.setdefault(name, value)
+    path = {"cwd": directory, "root": session.worktree or directory}
+    _set_missing(info, parentID=prompt["id"] if prompt else "", agent=agent, mode=agent, path=path)
+    _set_missing(info, cost=0, tokens=_NO_TOKENS, **_NO_MODEL)
     if info["time"].get("completed") is None:
         info["time"]["completed"] = _latest_time(message)
         if not info.get("finish"):
@@ -85,8 +81,7 @@ def _complete_prompts(messages: list[SourceMessage]) -> None:
         if info.get("role") == "assistant" and not info.get("summary"):
             agent, model = info["agent"], {"providerID": info["providerID"], "modelID": info["modelID"]}
         elif info.get("role") == "user":
-            info.setdefault("agent", agent)
-            info.setdefault("model", model)
+            _set_missing(info, agent=agent, model=model)
 
 
 def _complete_part(part: JsonObject, now: int) -> None:
@@ -99,9 +94,7 @@ def _complete_part(part: JsonObject, now: int) -> None:
         case "compaction":
             part.setdefault("auto", False)
         case "step-finish":
-            part.setdefault("cost", 0)
-            part.setdefault("tokens", _NO_TOKENS)
-            part.setdefault("reason", "unknown")
+            _set_missing(part, cost=0, tokens=_NO_TOKENS, reason="unknown")
         case _:
             pass
 
@@ -122,8 +115,7 @@ def _closed_call(state: JsonObject, now: int) -> JsonObject:
         return {**failed, **kept, "time": {"start": start, "end": max(start, now)}}
     state.setdefault("input", {})
     if state.get("status") == "completed":
-        state.setdefault("title", "")
-        state.setdefault("metadata", {})
+        _set_missing(state, title="", metadata={})
     return state
 
 

@@ -110,9 +110,9 @@ GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """`error` is None if the message was accepted. `at` in epoch milliseconds."""
+    """As the log has it. `error` is None if the message was accepted. `time` in epoch milliseconds."""
 
-    at: int
+    time: int
     milliseconds: int
     status: int | None = None
     error: str | None = None

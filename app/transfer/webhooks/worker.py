@@ -53,7 +53,6 @@ class WebhookEnds(Exception):
 
     def __init__(self, reason: str, *, removes: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.removes = removes
 
 
@@ -147,7 +146,6 @@ class WebhookWorker:
         self._unlogged: list[dict[str, Any]] = []
         self._storing = asyncio.Lock()
         self._woken = asyncio.Event()
-        self._is_over = False
         self.revision: int = webhook.revision
 
     def wake(self) -> None:
@@ -157,15 +155,17 @@ class WebhookWorker:
     async def run(self) -> None:
         failures = FailureLog(log, f"delivering webhook {self._webhook.id}")
         try:
-            while not self._is_over:
+            while True:
                 self._woken.clear()
                 try:
-                    await self._deliver_or_end()
+                    is_over = await self._deliver_or_end()
                     failures.worked()
                 except Exception as error:  # noqa: BLE001  the database may answer again, and nothing else would deliver it
                     failures.failed(error)
                     await self._sleep(AFTER_FAILURE_SECONDS)
                     continue
+                if is_over:
+                    return
                 await self._woken.wait()
         finally:
             await self._sender.close()
@@ -186,17 +186,16 @@ class WebhookWorker:
             del self._unlogged[: len(deliveries)]
             self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
 
-    async def _deliver_or_end(self) -> None:
+    async def _deliver_or_end(self) -> bool:
+        """Whether this server delivers nothing more."""
         try:
             await self._deliver_new()
+            return False
         except WebhookEnds as end:
             await self._end(end)
         except ClaimLost:
             log.info("webhook %s is not delivered by this server any more", self._webhook.id)
-        else:
-            return
-        self._is_over = True
-        self._woken.set()
+        return True
 
     async def _deliver_new(self) -> None:
         """Delivers all that the journal has behind the cursor."""
@@ -264,7 +263,7 @@ class WebhookWorker:
     async def _note_failure(self, result: SendResult) -> None:
         at = self._at
         at.attempts += 1
-        at.failed_since = at.failed_since if at.failed_since is not None else result.at
+        at.failed_since = at.failed_since if at.failed_since is not None else result.time
         at.retry_at = next_attempt(at.attempts, at.failed_since, clock.now_ms())
         if at.retry_at is None:
             raise WebhookEnds(f"No message was accepted for a day, in {at.attempts} attempts; of the last one: {result.error}.")
@@ -275,7 +274,7 @@ class WebhookWorker:
     async def _end(self, end: WebhookEnds) -> None:
         """Announces the end to the owner by an event. Does nothing if the webhook was changed or taken over meanwhile."""
         webhook, deliveries = self._webhook, list(self._unlogged)
-        reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=end.reason, removed=end.removes)
+        reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=str(end), removed=end.removes)
         announced = Event.of(EventWebhookDisabled(properties=reference), webhook.directory).stored(webhook.owner, None)
         values = {**asdict(self._at), "retry_at": None}
 
@@ -284,21 +283,13 @@ class WebhookWorker:
                 ended = webhook_rows.remove_unchanged(tx.connection, webhook)
             else:
                 ended = webhook_rows.put_progress(tx.connection, webhook.id, webhook.server, values, deliveries)
-                ended = ended and webhook_rows.switch_off(tx.connection, webhook, end.reason)
+                ended = ended and webhook_rows.switch_off(tx.connection, webhook, str(end))
             if ended:
                 tx.announce(announced)
 
         await self._writer.commit(switch_off)
-        log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end.reason)
+        log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end)
 
 
 def delivery_row(content: WebhookMessage, result: SendResult, attempt: int) -> dict[str, Any]:
-    return {
-        "message_id": content.id,
-        "type": content.type,
-        "time": result.at,
-        "attempt": attempt,
-        "milliseconds": result.milliseconds,
-        "status": result.status,
-        "error": result.error,
-    }
+    return {"message_id": content.id, "type": content.type, "attempt": attempt, **asdict(result)}
