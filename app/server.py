@@ -68,7 +68,7 @@ from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
 from app.users.login import Login, RateLimits
-from app.users.oidc import OidcLogins, OidcSettings
+from app.users.oidc import OidcLogins
 from app.users.tokens import ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import processes
@@ -224,7 +224,7 @@ class Server:
         self.rates = RateLimits(settings.redis_url)
         oidc = None
         if settings.oidc_issuer and settings.oidc_audience:
-            oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), self.users)
+            oidc = OidcLogins(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim, self.users)
         self.login = Login(
             self.flags.server_username,
             self.flags.server_password,

@@ -16,7 +16,6 @@ from app.api.errors import described_answer, documented
 from app.api.event import keeping_alive
 from app.api.json_route import router
 from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES_WHILE_STOPPING, AdminsOnly
-from app.record.repositories.account_rows import UsageFilter
 from app.schema.base import Wire
 from app.schema.errors import NotFound
 from app.schema.project import FormatterStatus, LSPStatus
@@ -115,7 +114,7 @@ async def usage(
 ) -> UsageReport:
     """What model calls cost, in tokens and dollars; members see their own. Usage stays counted when its session is deleted, and
     stays its former owner's when the session is given to another user."""
-    return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
+    return await app.store.query(usage_report, group, since, until, who.visible_owner)
 
 
 @routes.post("/prune", tags=["session"], response_model=PruneReport, responses=documented(400, 403), dependencies=MANAGES)

@@ -50,12 +50,11 @@ def stats(
 
 
 async def _report(since: int | None) -> UsageReport:
-    from app.record.repositories.account_rows import UsageFilter
     from app.sessions.usage import usage_report
     from app.transfer.backup.placing import open_database
 
     with closing(open_database(settings())) as database:
-        return await database.read(lambda connection: usage_report(connection, UsageFilter(since=since), "model"))
+        return await database.read(lambda connection: usage_report(connection, "model", since))
 
 
 def _cells(used: UsageTotal) -> list[str]:

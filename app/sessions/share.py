@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any, assert_never
+from typing import Any
 
 from app.project.config.flags import Flags
 from app.project.location import Location
@@ -26,13 +26,8 @@ from app.schema.part import (
     Completed,
     FilePart,
     Part,
-    PatchPart,
     Pending,
     ReasoningPart,
-    RetryPart,
-    SnapshotPart,
-    StepFinishPart,
-    StepStartPart,
     SubtaskPart,
     TextPart,
     ToolPart,
@@ -185,6 +180,7 @@ def _error(error: MessageError | None) -> MessageError | None:
 
 
 def _part(part: Part) -> Part | None:
+    """None for a part that visitors do not see: a kind of part is hidden unless it stands here."""
     match part:
         case TextPart():
             return None if part.synthetic else part.model_copy(update={"metadata": None})
@@ -198,10 +194,7 @@ def _part(part: Part) -> Part | None:
             return part.model_copy(update={"source": None})
         case SubtaskPart() | CompactionPart():
             return part
-        case StepStartPart() | StepFinishPart() | SnapshotPart() | PatchPart() | RetryPart():
-            return None
-        case _:
-            assert_never(part)
+    return None
 
 
 def _file(part: FilePart) -> FilePart:

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from app.record.engine import Connection, Database
 from app.record.maintenance import database_bytes
 from app.record.repositories import account_rows, session_rows
-from app.record.repositories.account_rows import DAY_MS, UsageFilter
+from app.record.repositories.account_rows import DAY_MS
 from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.message import AssistantMessage, MessageWithParts
@@ -153,8 +153,11 @@ class StepUsage:
         }
 
 
-def usage_report(connection: Connection, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
-    used = account_rows.used_in_groups(connection, wanted, group)
+def usage_report(
+    connection: Connection, group: UsageGroup, since: int | None = None, until: int | None = None, owner: str | None = None
+) -> UsageReport:
+    """See `account_rows.used_in_groups`."""
+    used = account_rows.used_in_groups(connection, group, since, until, owner)
     groups = [GroupUsage(key=_key(group, key), **_sums([row])) for key, row in used]
     if group == "day":
         groups.sort(key=lambda of_day: of_day.key)

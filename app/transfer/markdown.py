@@ -55,6 +55,7 @@ def diffs(changed: Sequence[FileDiff]) -> str:
 
 
 def _part(part: Part) -> Iterator[str]:
+    """Step boundaries and snapshots say nothing to a reader."""
     match part:
         case TextPart(text=text) if not part.synthetic and not part.ignored and text:
             yield fenced(text, "markdown")
@@ -74,8 +75,6 @@ def _part(part: Part) -> Iterator[str]:
             yield "*The conversation before this was compacted.*"
         case RetryPart(attempt=attempt):
             yield f"*Retried, attempt {attempt}: {_inline(part.error.data.message)}*"
-        case _:
-            pass  # step boundaries and snapshots say nothing to a reader
 
 
 def _call(part: ToolPart) -> Iterator[str]:

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -35,13 +34,6 @@ MAX_BYTES = 1_000_000
 """Of what the provider publishes."""
 PREFIX = "oidc:"
 """Before the names of the provider's users, so that none is taken for a user of `opensession user`."""
-
-
-@dataclass(frozen=True, slots=True)
-class OidcSettings:
-    issuer: str
-    audience: str
-    role_claim: str | None = None
 
 
 class ProviderKeys:
@@ -115,10 +107,14 @@ def _signing_keys(published: dict[str, Any]) -> "dict[str | None, PyJWK]":
 
 
 class OidcLogins:
-    def __init__(self, settings: OidcSettings, users: Users, keys: ProviderKeys | None = None) -> None:
-        self._settings = settings
+    def __init__(
+        self, issuer: str, audience: str, role_claim: str | None, users: Users, keys: ProviderKeys | None = None
+    ) -> None:
+        self._issuer = issuer
+        self._audience = audience
+        self._role_claim = role_claim
         self._users = users
-        self._keys = keys or ProviderKeys(settings.issuer)
+        self._keys = keys or ProviderKeys(issuer)
 
     async def principal(self, token: str) -> Principal | None:
         """None for an invalid token, or one without a role of ours. Roots and limits are those of `opensession user add
@@ -129,8 +125,8 @@ class OidcLogins:
         name = PREFIX + claims["sub"]
         user = await self._users.get(name)
         role: Role | None = user.role if user else Role.MEMBER
-        if self._settings.role_claim is not None:
-            claimed = _claim(claims, self._settings.role_claim)
+        if self._role_claim is not None:
+            claimed = _claim(claims, self._role_claim)
             role = highest_role(claimed if isinstance(claimed, list) else [claimed])
         return Principal(name, role, roots=user.roots if user else ()) if role else None
 
@@ -142,32 +138,25 @@ class OidcLogins:
             key = await self._keys.get(header.get("kid")) if header.get("alg") in ALGORITHMS else None
             if key is None or key.algorithm_name != header["alg"]:
                 return None
-            return _checked(token, key, self._settings)
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+            if not claims["sub"] or len(claims["sub"]) > 200:
+                raise jwt.InvalidTokenError("its subject is empty or longer than 200 characters")
+            return claims
         except jwt.InvalidTokenError as error:
-            log.info("a token of %s was refused: %s", self._settings.issuer, error)
+            log.info("a token of %s was refused: %s", self._issuer, error)
             return None
 
 
 def is_jwt(token: str) -> bool:
     return token.count(".") == 2
-
-
-def _checked(token: str, key: "PyJWK", settings: OidcSettings) -> dict[str, Any]:
-    """Raises InvalidTokenError."""
-    import jwt
-
-    claims: dict[str, Any] = jwt.decode(
-        token,
-        key,
-        algorithms=[key.algorithm_name],
-        audience=settings.audience,
-        issuer=settings.issuer,
-        leeway=LEEWAY_SECONDS,
-        options={"require": ["exp", "iss", "aud", "sub"]},
-    )
-    if not claims["sub"] or len(claims["sub"]) > 200:
-        raise jwt.InvalidTokenError("its subject is empty or longer than 200 characters")
-    return claims
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:

@@ -1,7 +1,6 @@
 """Users, their keys, and their usage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
@@ -23,16 +22,6 @@ def usage(connection: Connection, name: str, day: str) -> Row[Any] | None:
     return connection.execute(select(USAGE).where(USAGE.c.name == name, USAGE.c.day == day)).one_or_none()
 
 
-@dataclass(frozen=True, slots=True)
-class UsageFilter:
-    """`since` (inclusive) and `until` (exclusive) in epoch milliseconds."""
-
-    since: int | None = None
-    until: int | None = None
-    owner: str | None = None
-    """None: usage of all owners."""
-
-
 DAY_MS = 86_400_000
 _USAGE_GROUPS: dict[str, tuple[ColumnElement[Any], ...]] = {
     "model": (STEP_USAGE.c.provider_id, STEP_USAGE.c.model_id),
@@ -48,19 +37,17 @@ _USED = [
 ]
 
 
-def used_in_groups(connection: Connection, wanted: UsageFilter, group: str) -> list[tuple[tuple[Any, ...], Row[Any]]]:
-    """Sums of the ledger by the values of a group, the dearest first."""
+def used_in_groups(
+    connection: Connection, group: str, since: int | None = None, until: int | None = None, owner: str | None = None
+) -> list[tuple[tuple[Any, ...], Row[Any]]]:
+    """Sums of the ledger by the values of a group, the dearest first. `since` (inclusive) and `until` (exclusive) in epoch
+    milliseconds. `owner` None: of all owners."""
     keys = _USAGE_GROUPS[group]
-    query = _used(wanted).add_columns(*keys).group_by(*keys).order_by(func.sum(STEP_USAGE.c.cost).desc(), *keys)
+    query: Select[Any] = select(*_USED, *keys).group_by(*keys).order_by(func.sum(STEP_USAGE.c.cost).desc(), *keys)
+    if since is not None:
+        query = query.where(STEP_USAGE.c.time >= since)
+    if until is not None:
+        query = query.where(STEP_USAGE.c.time < until)
+    if owner is not None:
+        query = query.where(STEP_USAGE.c.owner == owner)
     return [(tuple(row)[len(_USED) :], row) for row in connection.execute(query)]
-
-
-def _used(wanted: UsageFilter) -> Select[Any]:
-    query = select(*_USED).select_from(STEP_USAGE)
-    if wanted.since is not None:
-        query = query.where(STEP_USAGE.c.time >= wanted.since)
-    if wanted.until is not None:
-        query = query.where(STEP_USAGE.c.time < wanted.until)
-    if wanted.owner is not None:
-        query = query.where(STEP_USAGE.c.owner == wanted.owner)
-    return query

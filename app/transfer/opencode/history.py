@@ -95,8 +95,6 @@ def _complete_part(part: JsonObject, now: int) -> None:
             part.setdefault("auto", False)
         case "step-finish":
             _set_missing(part, cost=0, tokens=_NO_TOKENS, reason="unknown")
-        case _:
-            pass
 
 
 def _close_text(part: JsonObject, now: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
-from app.record.repositories.account_rows import DAY_MS, UsageFilter, used_in_groups
+from app.record.repositories.account_rows import DAY_MS, used_in_groups
 from app.record.tables import STEP_USAGE
 from app.schema.session import UsageGroup
 
@@ -38,9 +38,9 @@ def ledger(rows: list[dict[str, Any]]) -> Engine:
     return engine
 
 
-def total(engine: Engine, group: str, wanted: UsageFilter = UsageFilter()) -> Counter[str]:
+def total(engine: Engine, group: str, **limits: Any) -> Counter[str]:
     with engine.connect() as connection:
-        found = used_in_groups(connection, wanted, group)
+        found = used_in_groups(connection, group, **limits)
     assert len({key for key, _ in found}) == len(found)
     return sum((Counter({name: getattr(row, name) for name in (*COUNTS, "cost")}) for _, row in found), Counter[str]())
 
@@ -53,7 +53,7 @@ def test_sums_are_the_same_for_every_group_and_cut(rows: list[dict[str, Any]], c
     engine = ledger(rows)
     for group in get_args(UsageGroup):
         assert total(engine, group) == expected
-        assert total(engine, group, UsageFilter(until=cut)) + total(engine, group, UsageFilter(since=cut)) == expected
-        by_owner = [total(engine, group, UsageFilter(owner=owner)) for owner in {row["owner"] for row in rows}]
+        assert total(engine, group, until=cut) + total(engine, group, since=cut) == expected
+        by_owner = [total(engine, group, owner=owner) for owner in {row["owner"] for row in rows}]
         assert sum(by_owner, Counter[str]()) == expected
     engine.dispose()

@@ -10,7 +10,7 @@ from flood import flooding, repeated
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 
 from app.record.engine import Database
-from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
+from app.users.oidc import LEEWAY_SECONDS, OidcLogins, ProviderKeys
 from app.users.principal import Principal, Role
 from app.users.users import User, Users
 
@@ -31,8 +31,7 @@ async def users(tmp_path: Path, migrated_database: Path) -> AsyncIterator[Users]
 
 
 def logins(issuer: IdentityProvider, users: Users, role_claim: str | None = None, refetch: float = 0.0) -> OidcLogins:
-    settings = OidcSettings(issuer.issuer, AUDIENCE, role_claim)
-    return OidcLogins(settings, users, ProviderKeys(issuer.issuer, refetch))
+    return OidcLogins(issuer.issuer, AUDIENCE, role_claim, users, ProviderKeys(issuer.issuer, refetch))
 
 
 async def test_a_token_says_who_it_is_of(issuer: IdentityProvider, users: Users) -> None:
@@ -116,6 +115,6 @@ async def test_a_provider_that_sends_too_much_is_not_read_to_the_end(
 ) -> None:
     with flooding() as flood:
         flood.sends(lambda: repeated(b" ", 5_000_000), content_encoding=encoding)
-        settings = OidcSettings(flood.url, "opensession")
-        assert await OidcLogins(settings, users, ProviderKeys(flood.url, 0.0)).principal(issuer.token("ada")) is None
+        found = OidcLogins(flood.url, "opensession", None, users, ProviderKeys(flood.url, 0.0))
+        assert await found.principal(issuer.token("ada")) is None
     assert "more than" in caplog.text or "compressed" in caplog.text
