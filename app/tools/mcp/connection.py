@@ -124,7 +124,7 @@ class McpConnection:
         finally:
             self._client = None
             self.status = MCPStatusDisabled() if self._closing else self._failure_status(cause)
-            self._opened.set()
+            self._end_opening()
             self._set_offers(ServerOffers())
 
     async def _serve(self) -> None:
@@ -135,10 +135,15 @@ class McpConnection:
             self._set_offers(await offers(client, self.target.name))
             self._scope.deadline = math.inf
             self._client, self.status, self._was_connected = client, MCPStatusConnected(), True
-            self._opened.set()
+            self._end_opening()
             while await self._watch.change():
                 with anyio.fail_after(self._answer_seconds):
                     self._set_offers(await offers(client, self.target.name))
+
+    def _end_opening(self) -> None:
+        self._opened.set()
+        if self.target.sign_in is not None:
+            self.target.sign_in.close_listener()
 
     def _set_offers(self, offers: ServerOffers) -> None:
         before, self.offers = self.offers, offers

@@ -67,8 +67,6 @@ class McpServer:
     config: McpServerConfig
     added: bool = False
     connection: McpConnection | None = None
-    listener: asyncio.Server | None = None
-    """The newest sign-in's, if browsers come back to a port of its own."""
     users: int = 0
     enabled: bool = field(init=False)
 
@@ -106,7 +104,6 @@ class McpServers:
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
         self._started = False
         self._closing = TaskSet()
-        self._listening = TaskSet()
         self._followed: dict[str, int] = {}
         """By server, the revision of the newest choice at other servers that was followed."""
 
@@ -195,18 +192,6 @@ class McpServers:
         answer_seconds = own_seconds or self._answer_seconds
         server.connection = McpConnection(target, connect_seconds, answer_seconds, lambda: self._announce(server))
         return server.connection
-
-    def open_listening(self, server: McpServer, sign_in: SignIn, listener: asyncio.Server | None) -> McpConnection:
-        """`open` for a sign-in. Closes the listener when the connection is open or has failed."""
-        connection, server.listener = self.open(server, sign_in), listener
-
-        async def close_listener() -> None:
-            await connection.wait_opened()
-            if listener is not None:
-                listener.close()
-
-        self._listening.start(close_listener(), f"sign-in to mcp {server.name}")
-        return connection
 
     # Choices of clients, shared with other servers.
 

@@ -82,9 +82,8 @@ async def start(servers: McpServers, name: str, of_server: str) -> str:
         raise BadRequest(f"The MCP server {name} takes no sign-in", ["name"], name)
     redirect = redirect_uri(server.config, of_server)
     listener = await _listener(servers, server, redirect, of_server)
-    sign_in = SignIn(redirect)
-    connection = servers.open_listening(server, sign_in, listener)
-    opened = asyncio.create_task(connection.wait_opened())
+    sign_in = SignIn(redirect, listener)
+    opened = asyncio.create_task(servers.open(server, sign_in).wait_opened())
     either: list[asyncio.Future[Any]] = [opened, sign_in.address]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     opened.cancel()
@@ -107,8 +106,8 @@ async def _listener(servers: McpServers, server: McpServer, redirect: str, of_se
     is_here = address.scheme == "http" and address.hostname in _LOOPBACK
     if not is_here or port in (None, urlsplit(of_server).port):
         return None
-    if server.listener is not None:
-        server.listener.close()
+    if server.sign_in is not None:
+        server.sign_in.close_listener()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

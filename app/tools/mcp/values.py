@@ -115,11 +115,13 @@ def state_of(page: str) -> str | None:
 
 
 class SignIn:
-    """`address`: the page to open, once it is known. The browser comes back to `redirect_uri` with a code."""
+    """`address`: the page to open, once it is known. The browser comes back to `redirect_uri` with a code. `listener`: at a port
+    of its own, until the connection is open or has failed."""
 
-    def __init__(self, redirect_uri: str) -> None:
+    def __init__(self, redirect_uri: str, listener: asyncio.Server | None) -> None:
         loop = asyncio.get_running_loop()
         self.redirect_uri = redirect_uri
+        self._listener = listener
         self.address: asyncio.Future[str] = loop.create_future()
         self.answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
         """The code, and the issuer if one came with it."""
@@ -136,6 +138,10 @@ class SignIn:
     def refuse(self, why: str) -> None:
         if not self.answer.done():
             self.answer.set_exception(McpFailure(f"The sign-in was refused: {why}"))
+
+    def close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
 
 
 @dataclass(frozen=True)
