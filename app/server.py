@@ -47,7 +47,7 @@ from app.tools.mcp.servers import McpSettings
 from app.tools.mcp.values import CredentialStore
 from app.tools.plugins.host import ApiAccess, PluginHost
 from app.tools.plugins.runner import HOOK_SECONDS
-from app.tools.toolbox import Toolbox, ToolSettings
+from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
 from app.tools.web import PinnedRequests
 from app.transfer.backup.placing import open_database
@@ -242,8 +242,7 @@ class Server:
         self.auth, self.known = AuthStore(data_dir), Catalogue()
         # Commands see no key of a known provider.
         key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
-        tools = ToolSettings(self.flags, key_names, settings.allow_private_addresses)
-        self.toolbox = Toolbox(tools, self.sandbox, self.database.locks)
+        self.toolbox = Toolbox(self.flags, key_names, settings.allow_private_addresses, self.sandbox, self.database.locks)
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
             self.workspaces,

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from app.permissions.rules import evaluate, hidden_tools
@@ -30,33 +29,26 @@ CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
 _REPLACED_BY_PATCH = ("edit", "write", "multiedit")
 
 
-@dataclass(frozen=True)
-class ToolSettings:
-    """Process-wide settings of the tools. `provider_env`: the variables that contain providers' keys."""
-
-    flags: Flags
-    provider_env: frozenset[str] = frozenset()
-    allow_private_addresses: bool = False
-    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
-
-
 class Toolbox:
-    """The tools of this server. Task and skill tools are created per agent, all others once."""
+    """The tools of this server. Task and skill tools are created per agent, all others once. `provider_env`: the variables that
+    contain providers' keys."""
 
-    def __init__(self, settings: ToolSettings, sandbox: Sandbox, locks: Locks | None = None) -> None:
+    def __init__(
+        self, flags: Flags, provider_env: frozenset[str], allow_private_addresses: bool, sandbox: Sandbox, locks: Locks
+    ) -> None:
         self.sandbox = sandbox
-        self.times = FileTimes(check_disabled=settings.flags.disable_filetime_check)
+        self.times = FileTimes(check_disabled=flags.disable_filetime_check)
         self.locks = FileLocks(locks)
         self.read = ReadTool(self.times)
         self.list = ListTool(sandbox)
-        self.shell = choose_shell(settings.environment)
-        self.environment = command_environment(settings.environment, settings.provider_env)
+        self.shell = choose_shell(os.environ)
+        self.environment = command_environment(os.environ, provider_env)
         """The environment of commands, without providers' keys."""
         self.bash = BashTool(
             shell=self.shell,
             sandbox=sandbox,
             environment=self.environment,
-            default_timeout_ms=settings.flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
+            default_timeout_ms=flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
         )
         editor = FileEditor(self.times, self.locks)
         self._fixed: tuple[Tool[Any], ...] = (
@@ -70,12 +62,12 @@ class Toolbox:
             EditTool(editor),
             MultiEditTool(editor),
             WriteTool(editor),
-            WebFetchTool(PinnedRequests(allow_private=settings.allow_private_addresses)),
+            WebFetchTool(PinnedRequests(allow_private=allow_private_addresses)),
             TodoWriteTool(),
             TodoReadTool(),
             ApplyPatchTool(editor),
             BatchTool(),
-            *([LspTool()] if settings.flags.experimental_lsp_tool else []),
+            *([LspTool()] if flags.experimental_lsp_tool else []),
         )
         self._names = frozenset(self.ids())
 
