@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from app.events.bus.listener import Listener
 from app.events.bus.memory import MemoryBus
 from app.project.config.loader import LoadedConfig
 from app.project.location import Location
-from app.tools.plugins.api import PluginInput
+from app.tools.plugins.api import Hook, PluginInput
 from app.tools.plugins.loading import Plugins, load_all
 from app.tools.plugins.runner import HOOK_SECONDS, HookRunner
 
@@ -80,21 +81,18 @@ class PluginHost:
     async def _forward_events(self, loading: asyncio.Task[Plugins], directory: str) -> None:
         hooks = (await asyncio.shield(loading)).hooks
         async with asyncio.TaskGroup() as group:
-            for plugin, _ in hooks.named.get("event", ()):
-                group.create_task(forward(lambda: Listener(self._bus.own, directory, keeps_open=False, user=None), hooks, plugin))
+            for plugin, hook in hooks.named.get("event", ()):
+                subscribe = partial(Listener, self._bus.own, directory, keeps_open=False, user=None)
+                group.create_task(forward(subscribe, hooks, plugin, hook))
 
 
-async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:
+async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str, hook: Hook) -> None:
     """Runs until the directory is closed. The queue of a plugin is bounded: one that falls behind loses the events in it."""
     while True:
         with closing(subscribe()) as listener:
-            await _notify(listener, hooks, plugin)
+            while frames := await listener.take():
+                for frame in frames:
+                    await hooks.notify(plugin, "event", hook, {"event": orjson.loads(frame.event.payload)})
         if not listener.fell_behind:
             return
         log.warning("plugin %s: its hook event is too slow; the events that waited for it were dropped", plugin)
-
-
-async def _notify(listener: Listener, hooks: HookRunner, plugin: str) -> None:
-    while frames := await listener.take():
-        for frame in frames:
-            await hooks.notify(plugin, "event", {"event": orjson.loads(frame.event.payload)})

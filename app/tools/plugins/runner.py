@@ -112,15 +112,12 @@ class HookRunner:
             output = offered
         return adopted
 
-    async def notify(self, plugin: str, name: str, value: Json) -> None:
+    async def notify(self, plugin: str, name: str, hook: Hook, value: Json) -> None:
         """Calls one plugin's hook, which cannot change `value`."""
-        for owner, hook in self.named.get(name, ()):
-            if owner != plugin:
-                continue
-            try:
-                await self._call(hook, value)
-            except Exception as error:
-                log.exception(_FAILED, plugin, name, error_text(error))
+        try:
+            await self._call(hook, value)
+        except Exception as error:
+            log.exception(_FAILED, plugin, name, error_text(error))
 
     async def _call(self, hook: Hook, *args: Json) -> None:
         await call(hook, *args, seconds=self._seconds)

@@ -44,7 +44,7 @@ class Hearing:
 
 async def forwarding(bus: MemoryBus, hearing: Hearing) -> asyncio.Task[None]:
     hooks = HookRunner([("listener", {"event": hearing.hook})])
-    task = asyncio.create_task(forward(lambda: Listener(bus, "/here", keeps_open=False), hooks, "listener"))
+    task = asyncio.create_task(forward(lambda: Listener(bus, "/here", keeps_open=False), hooks, "listener", hearing.hook))
     await asyncio.sleep(0)
     return task
 
