@@ -7,7 +7,6 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 import anyio
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError
@@ -22,7 +21,6 @@ from app.schema.config import McpLocalConfig
 from app.tools.mcp.values import McpFailure, McpTarget, McpWatch
 from app.util import bounds, processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
-from app.util.processes import PipeReader
 
 MOST_UNREADABLE = 100
 """Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
@@ -38,16 +36,15 @@ _STDERR_MOMENT = 0.2
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure if the program cannot be started. When its output ends, reports that with its last words to the watch."""
     mark = processes.new()
-    async with _stderr() as errors:
-        try:
-            program = await asyncio.to_thread(_program, target, config)
-            async with _conversation(program, mark, errors, watch) as messages:
-                yield messages
-        except (OSError, ValueError) as error:
-            raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
-        finally:
-            with CancelScope(shield=True):  # processes that left the group have not ended with it
-                await asyncio.to_thread(processes.end, lambda found: found == mark)
+    try:
+        program = await asyncio.to_thread(_program, target, config)
+        async with _conversation(program, mark, watch) as messages:
+            yield messages
+    except (OSError, ValueError) as error:
+        raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
+    finally:
+        with CancelScope(shield=True):  # processes that left the group have not ended with it
+            await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 def _program(target: McpTarget, config: McpLocalConfig) -> Program:
@@ -68,13 +65,13 @@ def _working_directory(target: McpTarget, cwd: str) -> Path:
 
 
 @asynccontextmanager
-async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: McpWatch) -> AsyncIterator[TransportStreams]:
+async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
     process = await asyncio.create_subprocess_exec(
         *program.argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=errors.sink,
+        stderr=asyncio.subprocess.PIPE,
         env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
         cwd=program.cwd,
         start_new_session=True,
@@ -82,9 +79,10 @@ async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: M
     )
     received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    pipes = _Pipes(process, received, errors, watch)
+    pipes = _Pipes(process, received, watch)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pipes.read)
+        tasks.start_soon(pipes.read_errors)
         tasks.start_soon(pipes.write, to_send)
         try:
             yield messages, outgoing
@@ -103,14 +101,15 @@ class _Pipes:
         self,
         process: asyncio.subprocess.Process,
         received: MemoryObjectSendStream[SessionMessage | Exception],
-        errors: "_Stderr",
         watch: McpWatch,
     ) -> None:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._input = process.stdin
         self._output = process.stdout
+        self._errors = process.stderr
+        self._last_errors = b""
+        self._errors_ended = asyncio.Event()
         self._received = received
-        self._errors = errors
         self._watch = watch
 
     async def read(self) -> None:
@@ -123,6 +122,12 @@ class _Pipes:
                 self._watch.ended(McpFailure(str(passed)))
         while await self._output.read(2**16):
             pass  # a program that cannot write does not end
+
+    async def read_errors(self) -> None:
+        """Keeps the end of the program's standard error."""
+        while data := await self._errors.read(2**16):
+            self._last_errors = (self._last_errors + data)[-_TAIL_BYTES:]
+        self._errors_ended.set()
 
     async def write(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """A program that does not read any more counts as ended: nobody waits for its answers."""
@@ -160,7 +165,10 @@ class _Pipes:
     async def _tell_end(self) -> None:
         """Does nothing if the client of the messages is gone."""
         if self._received.statistics().open_receive_streams:
-            self._watch.ended(McpFailure(f"The server ended{await self._errors.stderr_note()}"))
+            with anyio.move_on_after(_STDERR_MOMENT):  # a process that the program started may hold it open
+                await self._errors_ended.wait()
+            text = self._last_errors.decode("utf-8", "replace").strip()
+            self._watch.ended(McpFailure(f"The server ended. It said: {text}" if text else "The server ended"))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -181,40 +189,3 @@ async def _has_ended(process: asyncio.subprocess.Process) -> bool:
         while process.returncode is None:  # noqa: ASYNC110  it tells of its end by nothing else
             await asyncio.sleep(_LOOK_SECONDS)
     return process.returncode is not None
-
-
-class _Stderr(asyncio.Protocol):
-    """Keeps the end of a program's standard error. `sink`: the program writes to it."""
-
-    def __init__(self, sink: TextIO) -> None:
-        self.sink = sink
-        self._tail = b""
-        self._closed = asyncio.Event()
-
-    def data_received(self, data: bytes) -> None:
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
-
-    async def stderr_note(self) -> str:
-        self.sink.close()
-        try:
-            async with asyncio.timeout(_STDERR_MOMENT):
-                await self._closed.wait()
-        except TimeoutError:
-            pass  # a process that the program started still holds it open
-        text = self._tail.decode("utf-8", "replace").strip()
-        return f". It said: {text}" if text else ""
-
-
-@asynccontextmanager
-async def _stderr() -> AsyncIterator[_Stderr]:
-    read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "w") as sink:
-        errors = _Stderr(sink)
-        transport = PipeReader(read_end, errors)
-        try:
-            yield errors
-        finally:
-            transport.close()
