@@ -113,26 +113,20 @@ async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     yield body
 
 
-def of_tool_call(result: CallToolResult) -> Content:
-    """A result that is only data becomes JSON text."""
-    content = _sorted([_of_block(block) for block in result.content])
-    texts = content.texts
-    if result.structured_content is not None and not texts and not content.files:
-        texts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    return Content(texts, content.files, is_error=bool(result.is_error))
-
-
-def of_prompt(result: GetPromptResult) -> Content:
-    return _sorted([_of_block(message.content) for message in result.messages])
-
-
-def of_resource(result: ReadResourceResult) -> Content:
-    return _sorted([_of_contents(contents, None) for contents in result.contents])
-
-
-def _sorted(items: list[str | FileContent]) -> Content:
+def content_of(result: CallToolResult | GetPromptResult | ReadResourceResult) -> Content:
+    """A tool's result that is only data becomes JSON text."""
+    match result:
+        case CallToolResult():
+            items = [_of_block(block) for block in result.content]
+            if result.structured_content is not None and not items:
+                items = [json.dumps(result.structured_content, ensure_ascii=False)]
+        case GetPromptResult():
+            items = [_of_block(message.content) for message in result.messages]
+        case ReadResourceResult():
+            items = [_of_contents(contents, None) for contents in result.contents]
     texts = [item for item in items if isinstance(item, str)]
-    return Content(texts, [item for item in items if isinstance(item, FileContent)])
+    files = [item for item in items if isinstance(item, FileContent)]
+    return Content(texts, files, is_error=isinstance(result, CallToolResult) and bool(result.is_error))
 
 
 def _of_block(block: ContentBlock) -> str | FileContent:

@@ -26,6 +26,9 @@ from app.util.tasks import forget_failure
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+    from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
+
+    Result = CallToolResult | GetPromptResult | ReadResourceResult
 
 
 T = TypeVar("T")
@@ -79,39 +82,34 @@ class McpConnection:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Content:
         """Raises McpFailure, as the other requests do. A request that is cancelled returns at once."""
-        from app.tools.mcp.client import of_tool_call
-
-        return of_tool_call(
-            await self._request(
-                lambda client, extend_timeout: client.call_tool(name, arguments, progress_callback=extend_timeout)
-            )
+        return await self._request(
+            lambda client, extend_timeout: client.call_tool(name, arguments, progress_callback=extend_timeout)
         )
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> Content:
-        from app.tools.mcp.client import of_prompt
-
-        return of_prompt(await self._request(lambda client, _: client.get_prompt(name, arguments)))
+        return await self._request(lambda client, _: client.get_prompt(name, arguments))
 
     async def read_resource(self, uri: str) -> Content:
-        from app.tools.mcp.client import of_resource
+        return await self._request(lambda client, _: client.read_resource(uri))
 
-        return of_resource(await self._request(lambda client, _: client.read_resource(uri)))
-
-    async def _request(self, send: "Callable[[Client, ProgressFnT], Awaitable[T]]") -> T:
+    async def _request(self, send: "Callable[[Client, ProgressFnT], Awaitable[Result]]") -> Content:
         if self._client is None:
             raise McpFailure("The server is not connected")
+        from app.tools.mcp.client import content_of  # with the SDK, which is imported by now
+
         try:
             async with asyncio.timeout(self._answer_seconds) as clock:
 
                 async def extend_timeout(progress: float, total: float | None, message: str | None) -> None:
                     clock.reschedule(asyncio.get_running_loop().time() + self._answer_seconds)
 
-                return await _without_waiting_for_cancel(send(self._client, extend_timeout))
+                result = await _without_waiting_for_cancel(send(self._client, extend_timeout))
         except TimeoutError as error:
             raise McpTimeout(f"The server has not answered for {self._answer_seconds:g} s") from error
         except Exception as error:
             cause = self._watch.end or error
             raise McpFailure(self._redacted_message(cause)) from error
+        return content_of(result)
 
     async def _run(self) -> None:
         cause: Exception | None = None

@@ -30,13 +30,13 @@ FILE = FileContent(mime="application/octet-stream", filename="clip.bin", url="da
     ids=["texts stand apart and links are named", "data where there is no text", "data beside a text", "a blob is a file"],
 )
 def test_a_result_is_its_texts_and_its_files(result: dict[str, Any], text: str, files: list[FileContent]) -> None:
-    found = client.of_tool_call(mcp_types.CallToolResult.model_validate(result))
+    found = client.content_of(mcp_types.CallToolResult.model_validate(result))
     assert (found.text, list(found.files)) == (text, files)
 
 
 def test_a_resource_is_its_texts_and_its_files() -> None:
     contents = {"contents": [{"uri": "a://t", "text": "said"}, {"uri": "a://b", "mimeType": "image/png", "blob": "AA=="}]}
-    found = client.of_resource(mcp_types.ReadResourceResult.model_validate(contents))
+    found = client.content_of(mcp_types.ReadResourceResult.model_validate(contents))
     assert (found.text, [file.mime for file in found.files]) == ("said", ["image/png"])
 
 
