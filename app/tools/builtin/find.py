@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -56,35 +55,31 @@ class ListTool(_Search[ListParameters]):
         )
 
 
-@dataclass(slots=True)
-class Folder:
-    folders: "dict[str, Folder]" = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-
-
 def _render(directory: Path, listing: SearchResult[Path]) -> str:
-    root = _tree(search.json_text(path.relative_to(directory)) for path in listing.items)
+    names = [search.json_text(path.relative_to(directory)) for path in listing.items]
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
-    lines = [f"{search.json_text(directory)}/", *_lines(root, depth=1)]
+    lines = [f"{search.json_text(directory)}/", *_lines(_tree(names), depth=1)]
     return "\n".join(lines + listing.notes(more))
 
 
-def _tree(paths: Iterable[str]) -> Folder:
-    root = Folder()
+_Tree = dict[str, "_Tree"]
+"""What is in a folder, by name. A file is an empty one: empty folders are not listed."""
+
+
+def _tree(paths: Iterable[str]) -> _Tree:
+    root: _Tree = {}
     for path in paths:
-        *parents, name = path.split("/")
         here = root
-        for parent in parents:
-            here = here.folders.setdefault(parent, Folder())
-        here.files.append(name)
+        for name in path.split("/"):
+            here = here.setdefault(name, {})
     return root
 
 
-def _lines(folder: Folder, depth: int) -> list[str]:
+def _lines(folder: _Tree, depth: int) -> list[str]:
     """Directories first, then files, each sorted by name."""
-    indent = "  " * depth
-    below = [line for name in sorted(folder.folders) for line in (f"{indent}{name}/", *_lines(folder.folders[name], depth + 1))]
-    return below + [f"{indent}{name}" for name in sorted(folder.files)]
+    indent, folders = "  " * depth, [name for name in sorted(folder) if folder[name]]
+    below = [line for name in folders for line in (f"{indent}{name}/", *_lines(folder[name], depth + 1))]
+    return below + [f"{indent}{name}" for name in sorted(folder) if not folder[name]]
 
 
 class GlobParameters(Wire):
