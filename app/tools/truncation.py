@@ -3,10 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate
 from pathlib import Path
 
 from app.schema.config import ToolOutputConfig
@@ -89,21 +88,12 @@ class OutputStore:
 def _beginning(data: bytes, max_lines: int, max_bytes: int) -> str:
     """Whole lines within both limits, or as much of a first line as fits; and how much is missing."""
     lines = data.split(b"\n")
-    kept = list(islice(_within(lines, max_bytes), max_lines))
+    ends = accumulate(len(line) + 1 for line in lines)  # with their newlines
+    kept = [line for line, end in zip(lines[:max_lines], ends, strict=False) if end <= max_bytes + 1]
     preview = b"\n".join(kept) if any(kept) else data[:max_bytes].decode("utf-8", "ignore").encode()
     at_lines = any(kept) and len(kept) == max_lines
     missing = f"{len(lines) - len(kept)} lines" if at_lines else f"{len(data) - len(preview)} bytes"
     return f"{preview.decode('utf-8', 'ignore')}\n\n...{missing} truncated..."
-
-
-def _within(lines: Sequence[bytes], max_bytes: int) -> Iterator[bytes]:
-    """The lines that fit when joined with newlines."""
-    used = -1
-    for line in lines:
-        used += 1 + len(line)
-        if used > max_bytes:
-            return
-        yield line
 
 
 def _hint(path: Path | None, may_delegate: bool) -> str:

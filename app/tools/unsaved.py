@@ -8,7 +8,7 @@ from app.tools import text_file
 from app.tools.base import ToolContext, ToolError
 from app.tools.boundary import project_of, require_in_place, root_of
 from app.tools.text_file import Root, Stamp
-from app.util.project_files import HeldDirectory
+from app.util.project_files import HeldDirectory, above
 
 TICK_SECONDS = 0.02
 """Longer than a tick of a kernel's clock: a directory that changes again within one may keep its time."""
@@ -66,10 +66,5 @@ def _way(path: Path, root: Root) -> _Way:
     """The directories down to the file. An editor follows links that a command puts there meanwhile, with rights that the command
     does not have; then one of these directories has changed, and the editor's text is not used. Raises OSError."""
     top = root.path if isinstance(root, HeldDirectory) else root
-    found = []
-    for parent in path.parents:
-        status = parent.stat()
-        found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
-        if parent == top:
-            break
-    return found
+    statuses = [folder.stat() for folder in above(path, top)]
+    return [(status.st_dev, status.st_ino, status.st_ctime_ns) for status in statuses]
