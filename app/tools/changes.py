@@ -14,7 +14,8 @@ from app.tools import text_file, unsaved
 from app.tools.base import ToolContext, ToolError, ToolPermission
 from app.tools.boundary import project_of, relative_name, require_in_place, root_of
 from app.tools.diff import FileDelta, compare
-from app.tools.text_file import ROOT, FileLocks, FileTimes, Root, Stamp, TextFile, remove_folder
+from app.tools.text_file import FileLocks, FileTimes, Stamp, TextFile
+from app.util.beneath import ROOT, Root, remove_folder
 
 Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
 ChangeType = Literal["add", "update", "move", "delete"]

@@ -24,8 +24,8 @@ from app.project.sandbox.sandbox import Sandbox
 from app.project.sandbox.scope import NO_WALLS, Program, Walls
 from app.tools import boundary, process, text_file
 from app.tools.base import ToolContext, ToolError, ToolTimeout
-from app.tools.text_file import open_file, status_of
 from app.util import environment
+from app.util.beneath import open_file, status_of
 from app.util.project_files import HeldDirectory
 
 TIMEOUT_SECONDS = 60.0

@@ -1,9 +1,5 @@
 """Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; and which version
-of a file a session has read.
-
-Files are opened beneath a directory without following a symbolic link on the way, even if one is put there meanwhile: each
-directory is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
-`root` is a directory that is held open, or one that nobody replaces.
+of a file a session has read. `root` is that of app.util.beneath.
 """
 
 import asyncio
@@ -13,22 +9,17 @@ import re
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from app.record.postgres import Locks
 from app.tools.base import ToolError
 from app.util import clock
-from app.util.project_files import HeldDirectory
+from app.util.beneath import ROOT, Root, folder_of, opened, replacing, status_of
 from app.util.tasks import ProcessLocks
-
-Root = HeldDirectory | Path
-ROOT = Path("/")
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 _CAPACITY = 5_000
 MAX_BYTES = 10 * 1024 * 1024
@@ -36,76 +27,6 @@ _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@contextmanager
-def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the directory that holds `path`, which lies beneath `root` and has no links and no `..` from there on.
-    `create` makes missing directories. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
-    descriptor = root.opened() if isinstance(root, HeldDirectory) else os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
-    try:
-        for name in path.relative_to(_path(root)).parts[:-1]:
-            below = _enter(descriptor, name, create)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def open_file(path: Path, root: Root = ROOT) -> int:
-    """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
-    with folder_of(path, root) as folder:
-        return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-
-
-def opened(path: Path, root: Root = ROOT) -> BufferedReader:
-    """For reading, as by `open_file`. Raises IsADirectoryError for a directory, whose descriptor an opener closes and `fdopen`
-    leaves open."""
-    return open(path, "rb", opener=lambda _path, _flags: open_file(path, root))
-
-
-def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
-    """None if the file does not exist."""
-    with suppress(FileNotFoundError, NotADirectoryError), folder_of(path, root) as folder:
-        return os.stat(_name(path, root), dir_fd=folder, follow_symlinks=False)
-    return None
-
-
-def names_in(path: Path, root: Root = ROOT) -> list[str]:
-    """Raises OSError."""
-    descriptor = open_file(path, root)
-    try:
-        return os.listdir(descriptor)  # noqa: PTH208  of a descriptor
-    finally:
-        os.close(descriptor)
-
-
-def remove_folder(path: Path, root: Root = ROOT) -> None:
-    """Raises OSError if it is not empty."""
-    with folder_of(path, root) as folder:
-        os.rmdir(path.name, dir_fd=folder)
-
-
-def _path(root: Root) -> Path:
-    return root.path if isinstance(root, HeldDirectory) else root
-
-
-def _name(path: Path, root: Root) -> str:
-    return "." if path == _path(root) else path.name
-
-
-def _enter(folder: int, name: str, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=folder)
-    except NotADirectoryError:
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a directory only by now
-            raise OSError(errno.ELOOP, f"a symbolic link was put into the way: {name}") from None
-        raise
 
 
 class Stamp(NamedTuple):
@@ -172,7 +93,7 @@ class TextFile:
 
 
 def read(path: Path, root: Root = ROOT) -> TextFile | None:
-    """None if the file does not exist. `root` is that of app.tools.text_file, here and below. Raises ToolError for anything
+    """None if the file does not exist. Raises ToolError for anything
     but a regular file of at most MAX_BYTES."""
     try:
         with opened(path, root) as file:
@@ -295,20 +216,12 @@ def _directory(path: Path) -> str:
 
 def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:
     temporary = f".{secrets.token_hex(8)}.tmp"
-    try:
-        with os.fdopen(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb"
-        ) as file:
-            file.write(data)
-            file.flush()
-            _set_rights(file.fileno(), before, new_mode)
-            written = Stamp.of(os.fstat(file.fileno()))
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    return written
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with replacing(folder, name, temporary), os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as file:
+        file.write(data)
+        file.flush()
+        _set_rights(file.fileno(), before, new_mode)
+        return Stamp.of(os.fstat(file.fileno()))
 
 
 def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | None) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from app.tools import text_file
 from app.tools.base import ToolContext, ToolError
 from app.tools.boundary import project_of, require_in_place, root_of
-from app.tools.text_file import Root, Stamp
+from app.tools.text_file import Stamp
+from app.util.beneath import Root
 from app.util.project_files import HeldDirectory, above
 
 TICK_SECONDS = 0.02

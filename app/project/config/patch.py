@@ -20,6 +20,7 @@ from app.project.config.sources import FOLDER, ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util import environment, secrets
+from app.util.beneath import replacing
 from app.util.project_files import FileRefused, ProjectBounds, Within, anywhere, open_folder
 from app.util.secrets import MASK, all_masked
 
@@ -151,15 +152,12 @@ def _replace(path: Path, text: str, within: Within) -> None:
 def _replace_in(folder: int, name: str, text: str) -> None:
     """Replaces the file in the open folder, wherever the folder's path leads by now."""
     temporary = f".{name}.{token_hex(4)}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with replacing(folder, name, temporary):
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(file.fileno(), _mode_of(name, folder))
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        os.unlink(temporary, dir_fd=folder)
-        raise
 
 
 def _mode_of(name: str, folder: int) -> int:

@@ -13,9 +13,8 @@ from typing import Literal, assert_never
 
 from app.project.snapshot.capture import NotCaptured, OnDisk, PathState, path_state
 from app.project.snapshot.trees import Entry
+from app.util.beneath import folder_of, remove_folder, replacing
 from app.util.project_files import HeldDirectory
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bool) -> None:
@@ -40,49 +39,40 @@ def write_link(root: HeldDirectory, path: str, target: bytes) -> None:
 
 def remove(root: HeldDirectory, path: str, keep: Path) -> None:
     """Removes a file or link and then empty parent directories, as git does, but not `keep` and its parents."""
-    with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
-        os.unlink(name, dir_fd=folder)
+    with suppress(FileNotFoundError), folder_of(root.path / path, root) as folder:
+        os.unlink(os.path.basename(path), dir_fd=folder)  # noqa: PTH119
     with suppress(OSError):  # not empty
         for emptied in Path(path).parents[:-1]:
             if keep.is_relative_to(root.real / emptied):
                 return
-            with _parent(root, emptied.as_posix()) as (folder, name):
-                os.rmdir(name, dir_fd=folder)
+            remove_folder(root.path / emptied, root)
 
 
 @contextmanager
 def _replacing(root: HeldDirectory, path: str) -> Iterator[tuple[str, int, os.stat_result | None]]:
     """Yields the name of a file to create in an open directory, and the status of what it replaces after the block."""
-    with _parent(root, path, create=True) as (folder, name):
-        temporary = _temporary(name)
-        _unlink(temporary, folder)
-        replaced = None
+    name = os.path.basename(path)  # noqa: PTH119
+    with folder_of(root.path / path, root, create=True) as folder:
+        replaced, temporary = None, _temporary(name)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
         with suppress(FileNotFoundError):
             replaced = os.lstat(name, dir_fd=folder)
         if replaced is not None and stat.S_ISDIR(replaced.st_mode):
             os.rmdir(name, dir_fd=folder)
-        try:
+        with replacing(folder, name, temporary):
             yield temporary, folder, replaced
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            _unlink(temporary, folder)
-            raise
 
 
 def remove_leftover(root: HeldDirectory, path: str) -> None:
     """Removes what a server that was killed while it replaced the file may have left beside it."""
-    with suppress(OSError), _parent(root, path) as (folder, name):
-        os.unlink(_temporary(name), dir_fd=folder)
+    with suppress(OSError), folder_of(root.path / path, root) as folder:
+        os.unlink(_temporary(os.path.basename(path)), dir_fd=folder)  # noqa: PTH119
 
 
 def _temporary(name: str) -> str:
     """The same name each time, so that a later server finds it."""
     return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
-
-
-def _unlink(name: str, folder: int) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
 
 
 def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> None:
@@ -93,24 +83,6 @@ def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> N
         with suppress(PermissionError):
             os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
     os.fchmod(descriptor, mode | readers_may_execute if executable else mode & ~0o111)
-
-
-@contextmanager
-def _parent(root: HeldDirectory, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yields the open parent directory of `path` and the name in it. Follows no links below `root`."""
-    *folders, name = path.split("/")
-    descriptor = root.opened()
-    try:
-        for folder in folders:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(folder, dir_fd=descriptor)
-            inner = os.open(folder, _FOLDER, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor, name
-    finally:
-        os.close(descriptor)
 
 
 IGNORED = "it is ignored, so no snapshot holds it"
@@ -249,7 +221,7 @@ class Restorer:
 
 def _reason(error: OSError) -> str:
     match error:
-        case NotADirectoryError():
+        case NotADirectoryError() | OSError(errno=errno.ELOOP):
             return "a file or a link stands where its directory was"
         case OSError(strerror="Directory not empty"):
             return "a directory with other files stands in its place"

@@ -17,7 +17,8 @@ from app.schema.part import FileContent
 from app.tools import text_file, unsaved
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tools.text_file import FileTimes, Root, Stamp, names_in
+from app.tools.text_file import FileTimes, Stamp
+from app.util.beneath import Root, names_in, opened
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -109,7 +110,7 @@ class ReadTool(Tool[ReadParameters]):
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
     """The stamp is None for an image or PDF, which cannot be edited."""
     try:
-        with text_file.opened(path, root) as file:
+        with opened(path, root) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")

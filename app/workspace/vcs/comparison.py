@@ -21,7 +21,8 @@ from app.project.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
 from app.project.snapshot.trees import PLAIN_DIFF, TreeChange, changes, patch_header, unquoted
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
-from app.tools.text_file import json_text, opened
+from app.tools.text_file import json_text
+from app.util.beneath import opened
 from app.workspace.browse.reach import AllowedPaths
 
 MAX_UNTRACKED = 5000

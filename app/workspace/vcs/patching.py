@@ -22,7 +22,8 @@ from app.project.snapshot.trees import unquoted
 from app.schema.errors import ServiceError
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks, opened
+from app.tools.text_file import FileLocks
+from app.util.beneath import opened
 from app.util.project_files import HeldDirectory
 from app.workspace.browse.reach import AllowedPaths
 from app.workspace.directories import BusyDirectories

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.project.sandbox.git import Git, GitResult, git_of
 from app.project.sandbox.git_repository import GitRepository, repository_of
-from app.tools.text_file import open_file, status_of
+from app.util.beneath import open_file, status_of
 from app.util.project_files import read_small
 
 BRANCH_PREFIX = "opencode/"

@@ -12,6 +12,7 @@ from ordinary_user import ordinary_user
 from app.tools import text_file
 from app.tools.base import ToolError
 from app.tools.text_file import FileLocks, FileTimes, Stamp
+from app.util import beneath
 from app.util.project_files import HeldDirectory
 
 
@@ -122,7 +123,7 @@ def test_nothing_outside_is_read_or_written_while_a_link_comes_and_goes(root: Pa
 def test_a_link_on_the_way_or_at_its_end_is_told(root: Path) -> None:
     (root / "linked").symlink_to("src")
     with pytest.raises(OSError, match="link"):
-        text_file.open_file(root / "linked" / "deep" / "file", root)
+        beneath.open_file(root / "linked" / "deep" / "file", root)
     (root / "end").symlink_to("src/deep/file")
     with pytest.raises(ToolError, match="symbolic links"):
         text_file.read(root / "end", root)
@@ -136,7 +137,7 @@ def test_nothing_stays_open(root: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for path in (root / "src" / "deep" / "file", root / "none" / "file", root / "src" / "deep" / "file" / "below"):
         text_file.read(path, root)
-    with text_file.folder_of(root / "new" / "folder" / "file", root, create=True):
+    with beneath.folder_of(root / "new" / "folder" / "file", root, create=True):
         pass
     assert (root / "new" / "folder").is_dir()
     assert len(os.listdir("/dev/fd")) == before

@@ -264,7 +264,7 @@ async def test_what_a_killed_server_left_beside_a_file_is_removed_by_the_restore
     project.write("a.txt", "two")
     later = await snapshots.track()
     with monkeypatch.context() as killed:
-        killed.setattr(os, "rename", lambda *_, **__: (_ for _ in ()).throw(OSError("killed")))
+        killed.setattr(os, "replace", lambda *_, **__: (_ for _ in ()).throw(OSError("killed")))
         killed.setattr(os, "unlink", lambda *_, **__: None)
         await snapshots.restore({path: tree})
     assert len(list(path.parent.glob(".opensession-*"))) == 1
