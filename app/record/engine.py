@@ -141,8 +141,8 @@ def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
-    options: dict[str, Any] = {"pool_size": _READERS + 2, "pool_reset_on_return": None, "paramstyle": "named"}
-    engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
+    # The pool rolls a returned connection back: a commit that fails, as on a full disk, leaves its transaction open.
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2, paramstyle="named")
     event.listen(engine, "connect", _configure_sqlite)
     return engine
 
