@@ -114,11 +114,6 @@ async def _end_confined(process: Process) -> None:
             await _ends_within(process, seconds)
 
 
-def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
-    """The program's environment (None: the server's) with the mark by which the program is found again."""
-    return {**(os.environ if env is None else env), processes.VARIABLE: mark}
-
-
 async def end_marked(program: Program, mark: str) -> None:
     if not program.is_confined:
         await asyncio.to_thread(processes.end, lambda found: found == mark)
@@ -141,18 +136,22 @@ async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 async def _group(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> AsyncIterator[Process]:
     """Closes `stdout` in this process, because its reader otherwise never sees the end."""
     with stdout:
-        process = await _spawn(program, mark, stdout=stdout, stderr=stderr)
+        process = await spawn(program, mark, stdout=stdout, stderr=stderr)
     try:
         yield process
     finally:
         await asyncio.shield(end_group(process, program.is_confined))
 
 
-async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> Process:
-    env = marked(program.env, mark)
+async def spawn(
+    program: Program, mark: str, *, stdin: int = DEVNULL, stdout: int | IO[bytes], stderr: int | IO[bytes]
+) -> Process:
+    """In a session of its own, with a mark by which it is found again. When cancelled, ends the whole group. Raises OSError, and
+    ValueError for words with NUL."""
+    env = {**(os.environ if program.env is None else program.env), processes.VARIABLE: mark}
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            *program.argv, cwd=program.cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            *program.argv, cwd=program.cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
         )
     )
     try:

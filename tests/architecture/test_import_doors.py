@@ -60,9 +60,7 @@ OWN_PROGRAMS = {
     "cli/checks.py": "a second server, to try locks with",
     "project/sandbox/machine.py": "the trial of the sandbox",
     "tools/process.py": "what app.project.sandbox.scope describes",
-    "workspace/terminals/terminal.py": "what app.project.sandbox.scope describes",
     "project/sandbox/git.py": "git, in the sandbox: what app.project.sandbox.scope describes",
-    "workspace/lsp/client.py": "what app.project.sandbox.scope describes, as lsp/servers.py asks for it",
     "tools/mcp/stdio.py": "what app.project.sandbox.scope describes, as mcp/stdio.py asks for it",
     "turn/intake/command.py": "what app.project.sandbox.scope describes",
 }

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -21,7 +22,7 @@ from pygls.io_ import run_async
 from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from app.project.sandbox.scope import Program
-from app.tools.process import end_group, end_marked, marked, pipe, yield_processor
+from app.tools.process import end_group, end_marked, pipe, spawn, yield_processor
 from app.util import processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.tasks import forget_failure
@@ -151,15 +152,7 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
     configuration. Raises OSError."""
     mark = processes.new()
     async with pipe() as (output, sink):
-        process = await asyncio.create_subprocess_exec(
-            *program.argv,
-            cwd=program.cwd,
-            env=marked(program.env, mark),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=sink,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        process = await spawn(program, mark, stdin=PIPE, stdout=sink, stderr=DEVNULL)
         sink.close()
         yield_processor(process.pid)
         assert process.stdin is not None
@@ -171,7 +164,7 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
             await asyncio.shield(_end(program, process, mark))
 
 
-async def _end(program: Program, process: asyncio.subprocess.Process, mark: str) -> None:
+async def _end(program: Program, process: Process, mark: str) -> None:
     await end_group(process, program.is_confined)
     await end_marked(program, mark)
 

@@ -9,11 +9,11 @@ import termios
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.project.sandbox.scope import Program
 from app.schema.terminal import Pty, PtySize, PtyUpdate
-from app.tools.process import end_group, end_marked, marked, yield_processor
+from app.tools.process import end_group, end_marked, spawn
 from app.util import processes
 
 LIMIT_BYTES = 2 * 1024 * 1024
@@ -95,7 +95,9 @@ class PseudoTerminal:
             os.set_blocking(master, False)
             _resize(master, DEFAULT_SIZE)
             mark = processes.new()
-            process = await _spawn(program, slave, mark)
+            words = () if program.is_confined else ("/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave))
+            started = replace(program, argv=(*words, *program.argv))
+            process = await spawn(started, mark, stdin=slave, stdout=slave, stderr=slave)
         except BaseException:
             os.close(master)
             raise
@@ -182,23 +184,6 @@ class PseudoTerminal:
         os.close(self._master)
         self._input.clear()
         self._hung_up.set()
-
-
-async def _spawn(program: Program, slave: int, mark: str) -> Process:
-    first = () if program.is_confined else ("/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave))
-    process = await asyncio.create_subprocess_exec(
-        *first,
-        *program.argv,
-        cwd=program.cwd,
-        env=marked(program.env, mark),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    if program.is_confined:
-        yield_processor(process.pid)
-    return process
 
 
 def _resize(terminal: int, size: PtySize) -> None:
