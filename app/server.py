@@ -74,7 +74,7 @@ from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
-from app.workspace.directories import BusyDirectories, DirectoryFollower, Disposal
+from app.workspace.directories import DirectoryFollower, Disposal
 from app.workspace.instances import Instances, ModelSources
 from app.workspace.lsp.servers import LspSettings
 from app.workspace.terminals.programs import TerminalPrograms
@@ -334,11 +334,10 @@ class Server:
 
     def _make_vcs(self) -> None:
         toolbox = self.toolbox
-        self.busy_directories = BusyDirectories(self.live)
         self.worktrees = Worktrees(
             self.workspaces.worktree_places,
             self.projects,
-            self.busy_directories,
+            self.live,
             self.disposal,
             self.tasks,
             CommandSettings(self.instances, toolbox.shell, toolbox.environment, self.sandbox),

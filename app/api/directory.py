@@ -93,7 +93,7 @@ async def project_directories(app: AppServices, who: Who, project_id: ProjectIdP
 @project.post("/git/init", responses=documented(400, 403, 409), dependencies=WRITES)
 async def init_git(app: AppServices, who: Who, where: Directory, workspace: CurrentWorkspace) -> Project:
     """Make the directory a git repository, unless it is in one."""
-    await init_repository(workspace, app.busy_directories, app.disposal, app.sandbox)
+    await init_repository(workspace, app.live, app.disposal, app.sandbox)
     return await current_project(app, who, await location_of(app, who, where))
 
 

@@ -222,7 +222,7 @@ async def raw_diff(here: Here) -> Response:
 @vcs.post("/apply", responses=_APPLIED, dependencies=WRITES)
 async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    await apply_patch(reach, body.patch, app.busy_directories, app.toolbox.locks, app.sandbox)
+    await apply_patch(reach, body.patch, app.live, app.toolbox.locks, app.sandbox)
     return VcsApplied()
 
 

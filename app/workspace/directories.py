@@ -114,15 +114,9 @@ class DirectoryBusy(ServiceError):
         super().__init__(f"A session works in {directory}. Abort it or wait for its end, then try again.", directory=directory)
 
 
-class BusyDirectories:
-    """Directories in which a session works, on any server of the database."""
-
-    def __init__(self, live: LiveSessions) -> None:
-        self._live = live
-
-    async def require_idle(self, tree: str) -> None:
-        """Raises DirectoryBusy if a session works in a directory or below it."""
-        here, real = self._live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
-        for directory in here.union((await self._live.store.query(work_rows.held_sessions)).values()):
-            if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
-                raise DirectoryBusy(directory)
+async def require_idle(live: LiveSessions, tree: str) -> None:
+    """Raises DirectoryBusy if a session works in a directory or below it, on any server of the database."""
+    here, real = live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
+    for directory in here.union((await live.store.query(work_rows.held_sessions)).values()):
+        if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
+            raise DirectoryBusy(directory)

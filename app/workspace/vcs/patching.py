@@ -20,13 +20,14 @@ from app.project.sandbox.sandbox import Sandbox
 from app.project.snapshot.restore import remove, write_file
 from app.project.snapshot.trees import unquoted
 from app.schema.errors import ServiceError
+from app.sessions.live import LiveSessions
 from app.tools import text_file
 from app.tools.base import ToolError
 from app.tools.text_file import FileLocks
 from app.util.beneath import opened
 from app.util.project_files import HeldDirectory
 from app.workspace.browse.reach import AllowedPaths
-from app.workspace.directories import BusyDirectories
+from app.workspace.directories import require_idle
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """For all files that a patch names, before it."""
@@ -55,11 +56,11 @@ _FileStates = Mapping[str, _FileState]
 """By the files' names from the top of the checkout on."""
 
 
-async def apply_patch(allowed: AllowedPaths, patch: str, busy: BusyDirectories, locks: FileLocks, sandbox: Sandbox) -> None:
+async def apply_patch(allowed: AllowedPaths, patch: str, live: LiveSessions, locks: FileLocks, sandbox: Sandbox) -> None:
     """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
     if not allowed.location.is_git:
         raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
-    await busy.require_idle(allowed.location.worktree)
+    await require_idle(live, allowed.location.worktree)
     checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
     names = [name for name in _candidates(data) if _is_below(name, allowed)]
     async with locks.hold_all(checkout.path / name for name in names):

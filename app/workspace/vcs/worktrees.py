@@ -23,10 +23,11 @@ from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
 from app.schema.project import CreatedWorktree, WorktreeCreateInput
 from app.sessions.fork import make_slug
+from app.sessions.live import LiveSessions
 from app.sessions.summary import SessionTasks
 from app.tools.command_output import CommandOutput
 from app.tools.process import run
-from app.workspace.directories import BusyDirectories, Disposal
+from app.workspace.directories import Disposal, require_idle
 from app.workspace.instances import Instances
 from app.workspace.vcs import worktree_git
 from app.workspace.vcs.comparison import GitFailed, default_branch
@@ -55,13 +56,13 @@ class WorktreeError(ServiceError):
         self.name = name
 
 
-async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
+async def init_repository(workspace: Workspace, live: LiveSessions, disposal: Disposal, sandbox: Sandbox) -> None:
     """Turns a directory that is in no repository, or whose repository was deleted, into one. It is closed on all servers, to be
     opened anew. Raises DirectoryBusy, GitFailed."""
     directory, git_dir = workspace.location.directory, workspace.found.git_dir
     if git_dir is not None and git_dir.exists():
         return
-    await busy.require_idle(directory)
+    await require_idle(live, directory)
     entry = workspace.directories[-1].path / ".git"
     if os.path.lexists(entry):  # noqa: ASYNC240
         raise GitFailed("git init", f"{entry} is there, and is no repository that is used here")
@@ -92,7 +93,7 @@ class CommandSettings:
 class Worktrees:
     places: WorktreePlaces
     projects: Projects
-    busy: BusyDirectories
+    live: LiveSessions
     disposal: Disposal
     tasks: SessionTasks
     commands: CommandSettings
@@ -150,7 +151,7 @@ class Worktrees:
                 "WorktreeResetFailedError",
                 "The repository has no default branch: no remote names one, and there is no main or master",
             )
-        await self.busy.require_idle(str(worktree))
+        await require_idle(self.live, str(worktree))
         await self.tasks.cancel(str(worktree))
         for done in (await worktree_git.reset(git, default.ref), await worktree_git.clean(git)):
             if not done.ok:
@@ -165,7 +166,7 @@ class Worktrees:
                 "WorktreeRemoveFailedError",
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`",
             )
-        await self.busy.require_idle(str(worktree))
+        await require_idle(self.live, str(worktree))
         origin = self.places.origin(str(worktree)) or location.worktree
         self.places.forget(worktree)  # no turn begins there from now on
         try:
