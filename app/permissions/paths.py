@@ -9,6 +9,7 @@ from pathlib import Path
 from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
 
 from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unescaped
+from app.util.project_files import is_below
 
 _PATH_COMMANDS = """
 cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
@@ -42,7 +43,7 @@ class Boundary:
     def contains(self, path: Path | str) -> bool:
         """Relative paths start at the directory. For a path that does not exist, its existing parents decide."""
         real = self.resolve(path)
-        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
+        return any(is_below(real, root) for root in self._roots)
 
     def is_root(self, path: str) -> bool:
         return path in {*self._roots, str(self.directory), str(self.worktree)}

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.util.project_files import is_below
+
 
 class Role(StrEnum):
     ADMIN = "admin"
@@ -61,7 +63,7 @@ def highest_role(names: Iterable[object]) -> Role | None:
 
 def is_within(path: str, roots: Iterable[str]) -> bool:
     """`path` is resolved."""
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+    return any(is_below(path, root) for root in roots)
 
 
 def roots_of(principal: Principal, server_roots: Iterable[str], user_roots: Iterable[str]) -> list[str]:

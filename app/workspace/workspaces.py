@@ -15,7 +15,7 @@ from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
 from app.users.principal import OPERATOR, Principal, is_within, may_enter, roots_of
-from app.util.project_files import HeldDirectory, ProjectBounds, resolved
+from app.util.project_files import HeldDirectory, ProjectBounds, is_below, resolved
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 
@@ -165,7 +165,7 @@ class Workspaces:
     def reload(self, directory: str) -> None:
         """The next use of the directory, or of one below it, reads the configuration anew."""
         for path, workspace in self._open.items():
-            if path == directory or path.startswith(directory.rstrip("/") + "/"):
+            if is_below(path, directory):
                 workspace.reload()
 
     def evict_idle(self, busy: set[str]) -> list[str]:
