@@ -64,12 +64,6 @@ def _replacing(root: HeldDirectory, path: str) -> Iterator[tuple[str, int, os.st
             yield temporary, folder, replaced
 
 
-def remove_leftover(root: HeldDirectory, path: str) -> None:
-    """Removes what a server that was killed while it replaced the file may have left beside it."""
-    with suppress(OSError), folder_of(root.path / path, root) as folder:
-        os.unlink(_temporary(os.path.basename(path)), dir_fd=folder)  # noqa: PTH119
-
-
 def _temporary(name: str) -> str:
     """The same name each time, so that a later server finds it."""
     return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
@@ -179,8 +173,11 @@ class Restorer:
         return deletions, writes
 
     def keep_unchanged(self) -> None:
+        """Removes what a server that was killed while it replaced one of the files may have left beside it."""
         for path in self._report.unchanged:
-            remove_leftover(self._worktree, path.relative_to(self._worktree.real).as_posix())
+            place = self._worktree.path / path.relative_to(self._worktree.real)
+            with suppress(OSError), folder_of(place, self._worktree) as folder:
+                os.unlink(_temporary(place.name), dir_fd=folder)
 
     def delete(self, paths: list[str]) -> None:
         """Call it before `write`, so that a file can replace a directory that becomes empty."""
