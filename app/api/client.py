@@ -40,7 +40,7 @@ class ApiClient:
         self._name = name
         self._resumes = resumes
         self.refusal: Callable[[str, int], Exception] = ApiRefused
-        """Makes what is raised of a text and a status."""
+        """Makes the error that is raised, of its text and the HTTP status (0 without an answer)."""
 
     async def get(self, path: str, /, **query: Any) -> Any:
         return await self._call("GET", path, None, query)
@@ -106,7 +106,7 @@ class ApiClient:
         return self.refusal(_message(body) or f"{self._name} answered with {status}", status)
 
     async def events(self, directory: str) -> AsyncGenerator[Json, None]:
-        """The events of a directory; the first is `server.connected`. Raises ApiRefused when the server is lost."""
+        """The events of a directory; the first is `server.connected`. Raises what `refusal` makes when the server is lost."""
         cursor = ""
         lost_at: float | None = None
         while True:
@@ -190,7 +190,7 @@ def shortened(text: str) -> str:
 
 ANSWERED, FAILED, STOPPED = 0, 1, 130
 _UNANSWERED = ("tool-calls", None)
-"""The finish reasons of a turn's last step when a refused permission ended the turn."""
+"""The finish reasons of a turn's last step when a rejected permission ended the turn."""
 
 
 class PromptOutcome:

@@ -122,7 +122,7 @@ _TAGGED: dict[str, tuple[int, dict[str, Any]]] = {
     "SessionBusyError": (409, {"session_id": str}),
     "TooManyStreamsError": (429, {}),
 }
-"""By tag, the status and the further fields."""
+"""The status and the further fields of each tag."""
 _WRONG_INPUT = "`kind`: the part of the request that is wrong. `field`: the field in it; the message names it too."
 
 

@@ -251,19 +251,19 @@ async def _login_refusal(scope: Scope, headers: Headers, admit: Admit) -> Refusa
 
 
 async def answer_head(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the head of what `GET` answers: health checks ask so, and programs that follow a link. What would go on after
-    the head, such as a stream, is told by the HTTP server that its client is gone."""
+    """Answers with the head of what `GET` answers, for health checks and programs that follow a link. The HTTP server tells an
+    answer that would go on after its head, such as a stream, that its client is gone."""
 
     async def send_head(message: Message) -> None:
         if message["type"] == "http.response.start":
             await send(message)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    got = {**scope, "method": "GET"}
+    as_get = {**scope, "method": "GET"}
     try:
-        await app(got, receive, send_head)
+        await app(as_get, receive, send_head)
     finally:
-        scope.update(got, method="HEAD")  # the route, for those who count requests
+        scope.update(as_get, method="HEAD")  # the route, for those who count requests
 
 
 def _body_refusal(scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:

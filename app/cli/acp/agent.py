@@ -71,7 +71,7 @@ class EditorAgent:
         client_info: schema.Implementation | None = None,
         **_: Any,
     ) -> schema.InitializeResponse:
-        """The server starts behind the answer."""
+        """The server is started just after the answer."""
         self._offers = client_capabilities or schema.ClientCapabilities()
         self._shows_kinds_alone = client_info is not None and client_info.name in KINDS_ALONE
         asyncio.get_running_loop().call_later(0.05, self._server.start)

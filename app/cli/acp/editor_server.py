@@ -1,5 +1,5 @@
-"""The server of an editor's agent: it starts behind the first answer, and its errors become the protocol's. And the events of one
-directory for all of its sessions that editors have open, in their order."""
+"""The server of an editor's agent, started just after the first answer, whose errors become the protocol's. And the events of one
+directory, in their order, for all of its sessions that editors have open."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable

@@ -69,7 +69,7 @@ def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
 
 
 def _arguments(machine: MachineFacts, scope: SandboxScope, devices: Sequence[str], script: Sequence[str]) -> list[str]:
-    """`script`: the shell's, with its first words; the places that it checks follow."""
+    """`script`: the shell's script and its first arguments; the paths that it checks follow."""
     closed = (word for place in (Path("/"), *_above(machine, scope)) for word in ("--remount-ro", str(place)))
     within = [*_file_system(machine, scope), *devices, *closed]
     ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", *script, *(str(path) for path, _ in scope.identities)]

@@ -230,7 +230,7 @@ class Terminal:
 
     async def watch(self, cursor: int) -> AsyncIterator[str | int]:
         """The output from `cursor` on (-1: none), or from the nearest position that is kept, then new output until the program
-        exits. And, as numbers, the client's position in it: at the end of what it missed, and behind what was left out."""
+        exits. Among it the client's position, a number: once where new output begins, and after each piece that was left out."""
         kept, known = self.scrollback, False
         position = kept.end if cursor == -1 else min(max(cursor, kept.start), kept.end)
         while True:
