@@ -1,3 +1,5 @@
+"""The to-do list, questions to the user, tasks for subagents, skills, batches of calls, and what answers an invalid call."""
+
 import asyncio
 import json
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from app.schema.session import Todo
 from app.tools.base import TaskParameters, Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
 
 MAX_CALLS = 25
-"""Of a batch."""
+"""How many calls of a batch are run; the others fail."""
 
 
 class TodoWriteParameters(Wire):

@@ -1,3 +1,5 @@
+"""Tools that look for something: list, glob, grep, and lsp, which asks language servers."""
+
 import asyncio
 from collections.abc import Iterable
 from itertools import groupby
