@@ -72,7 +72,8 @@ class RequestKind(Generic[R, T]):
 
 @dataclass(frozen=True, slots=True)
 class Resolution(Generic[T]):
-    """An answer to one request, with the event that announces it. An unattended request leaves nothing else."""
+    """An answer to one request, with the event that announces it. If the request is `unattended` its row is deleted at once, as
+    no caller fetches the answer."""
 
     request_id: str
     event: Event

@@ -186,7 +186,8 @@ class Permissions:
         return answer
 
     async def _answer_others(self, request: PermissionRequest) -> None:
-        """The session's other requests that the stored approvals allow: a server that did not ask them cannot tell which."""
+        """Answers those of the session's other requests that this server asked and the stored approvals allow: the server that
+        got the reply could not tell which."""
         try:
             for other in await self.pending.of_session(request.session_id):
                 if await self._is_allowed_now(other, []):

@@ -173,14 +173,14 @@ class Formatters:
         return [formatter for formatter in found if await self._works(formatter)]
 
     async def _works(self, formatter: FormatterKind) -> bool:
-        """Tries a formatter once."""
+        """Whether its trial succeeded, which is made once."""
         if formatter.trial and formatter.name not in self._tried:
             trial = replace(formatter, command=formatter.trial)
             self._tried[formatter.name] = await self.run(trial, self._workspace) is None
         return self._tried.get(formatter.name, True)
 
     async def run(self, formatter: FormatterKind, workspace: SandboxWorkspace) -> str | None:
-        """In the sandbox of the file's workspace. The reason if it failed, None if not."""
+        """Runs it in the sandbox of the file's workspace. Returns the reason if it failed."""
         if time.monotonic() < self._slow_until.get(formatter.name, 0):
             return f"it took more than {FORMAT_SECONDS:g} seconds and is left out for a minute"
         output = CommandOutput()

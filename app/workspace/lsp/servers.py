@@ -45,13 +45,14 @@ class LspSettings:
 
 
 class LanguageServers:
-    """The language servers of one configuration. `users`: the number of instances that have started them."""
+    """The language servers of one configuration."""
 
     def __init__(self, workspace: SandboxWorkspace, settings: LspSettings, config: LspChoice) -> None:
         self._workspace = workspace
         self._settings = settings
         self._config = config
         self._users = 0
+        """The number of instances that have started them."""
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
         self._closing = TaskSet()
         self._none_until: dict[tuple[Path, str], float] = {}

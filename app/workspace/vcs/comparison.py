@@ -57,8 +57,8 @@ class GitFailed(ServiceError):
     status = 500
     name = "GitError"
 
-    def __init__(self, command: str, told: str) -> None:
-        super().__init__(f"{command} failed: {told or 'without a message'}. See whether `git status` works in this directory.")
+    def __init__(self, command: str, message: str) -> None:
+        super().__init__(f"{command} failed: {message or 'without a message'}. See whether `git status` works in this directory.")
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[s
         result = await git.run("apply", "--whitespace=nowarn", env=env, stdin=patch)
         if not result.ok:
             raise PatchRefused(f"The patch can't be applied: {result.stderr}")
-        return await asyncio.to_thread(lambda: dict(_taken(Path(folder))))
+        return await asyncio.to_thread(lambda: dict(_results(Path(folder))))
 
 
 def _put(folder: Path, files: _FileStates) -> None:
@@ -170,7 +170,7 @@ def _put(folder: Path, files: _FileStates) -> None:
         path.chmod(0o755 if state.is_executable else 0o644)
 
 
-def _taken(folder: Path) -> Iterator[tuple[str, _FileState]]:
+def _results(folder: Path) -> Iterator[tuple[str, _FileState]]:
     for place, folders, files in os.walk(folder):
         for name in [*folders, *files]:
             path = Path(place, name)
@@ -195,7 +195,7 @@ def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates,
 
 
 def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) -> str:
-    """The message if undoing fails."""
+    """Returns a sentence if undoing fails, else an empty text."""
     try:
         _place(checkout, changed, before)
     except ToolError as error:
