@@ -167,8 +167,8 @@ class ObserveRequests:
             return
         failure = scope.get(FAILURE)
         if answer.status >= 500 and not (isinstance(failure, ServiceError) and failure.is_logged):
-            told = f"{type(failure).__name__}: {failure}" if failure else "see the answer"
-            log.warning("%s was answered with %d: %s", _request(scope), answer.status, told)
+            reason = f"{type(failure).__name__}: {failure}" if failure else "see the answer"
+            log.warning("%s was answered with %d: %s", _request(scope), answer.status, reason)
 
 
 class _ObservedAnswer:

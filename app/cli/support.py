@@ -64,8 +64,8 @@ def _require_script(script: Path) -> None:
 
 
 def _sentence(error: ErrorDetails) -> str:
-    said = error["msg"].removeprefix("Value error, ")
-    return f"OPENSESSION_{str(error['loc'][0]).upper()}: {said}" if error["loc"] else said
+    message = error["msg"].removeprefix("Value error, ")
+    return f"OPENSESSION_{str(error['loc'][0]).upper()}: {message}" if error["loc"] else message
 
 
 @contextmanager

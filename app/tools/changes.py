@@ -330,11 +330,11 @@ def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping
 def _section(words: str, path: Path, errors: FileErrors) -> str:
     if not errors.total:
         return ""
-    told = errors.items[:MAX_ERRORS]
-    more = f"\n... and {errors.total - len(told)} more" if errors.total > len(told) else ""
+    listed = errors.items[:MAX_ERRORS]
+    more = f"\n... and {errors.total - len(listed)} more" if errors.total > len(listed) else ""
     return (
         f'\n\nLSP errors detected in {words}\n<diagnostics file="{path}">\n'
-        + "\n".join(map(_line, told))
+        + "\n".join(map(_line, listed))
         + f"{more}\n</diagnostics>"
     )
 

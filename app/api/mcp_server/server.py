@@ -110,12 +110,12 @@ def _failed(message: str) -> types.CallToolResult:
 
 def _progress(context: McpRequest) -> Report:
     """Reports progress to the client, if its call asked for that."""
-    told = 0
+    reports = 0
 
     async def report(message: str) -> None:
-        nonlocal told
-        told += 1
-        await context.session.report_progress(told, None, message)
+        nonlocal reports
+        reports += 1
+        await context.session.report_progress(reports, None, message)
 
     return report
 

@@ -24,18 +24,18 @@ _OWN_ANSWER = "own"
 
 def reason(request: Json) -> str:
     """Why the user is asked."""
-    said = _REASONS.get(request["permission"], f"Your rules ask about {request['permission']}")
-    return f"{said}: {', '.join(request['patterns'])}" if request["patterns"] else f"{said}."
+    reason_text = _REASONS.get(request["permission"], f"Your rules ask about {request['permission']}")
+    return f"{reason_text}: {', '.join(request['patterns'])}" if request["patterns"] else f"{reason_text}."
 
 
 def permission_call(request: Json, part: Json | None, directory: str) -> schema.ToolCallUpdate:
     """The call that waits, with the reason. `part`: the call's part, if the session has announced it."""
-    told = tool_content(text_block(reason(request)))
+    shown_reason = tool_content(text_block(reason(request)))
     if part is None:
         call_id = (request.get("tool") or {}).get("callID") or request["id"]
-        return schema.ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[told])
+        return schema.ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[shown_reason])
     fields = call_fields(part, directory)
-    return schema.ToolCallUpdate(**{**fields, "status": "pending", "content": [*(fields["content"] or []), told]})
+    return schema.ToolCallUpdate(**{**fields, "status": "pending", "content": [*(fields["content"] or []), shown_reason]})
 
 
 def permission_options(request: Json) -> list[schema.PermissionOption]:

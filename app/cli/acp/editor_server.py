@@ -45,8 +45,8 @@ class EditorServer:
         except Exception as error:
             if ready.done():
                 raise
-            said = "its standard error says why" if isinstance(error, typer.Exit) else str(error)
-            ready.set_exception(RequestError(INTERNAL, f"The server of opensession acp could not start: {said}"))
+            reason = "its standard error says why" if isinstance(error, typer.Exit) else str(error)
+            ready.set_exception(RequestError(INTERNAL, f"The server of opensession acp could not start: {reason}"))
             ready.exception()  # the editor may send no request
 
     async def api(self) -> ApiClient:

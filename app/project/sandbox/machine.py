@@ -218,5 +218,5 @@ def _failure(machine: MachineFacts) -> str:
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-    said = tried.stderr.strip()[-_MESSAGE_CHARACTERS:]
-    return "" if tried.stdout == "works\n" and tried.returncode == 0 else said or f"bwrap ended with {tried.returncode}"
+    message = tried.stderr.strip()[-_MESSAGE_CHARACTERS:]
+    return "" if tried.stdout == "works\n" and tried.returncode == 0 else message or f"bwrap ended with {tried.returncode}"
