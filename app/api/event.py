@@ -156,7 +156,7 @@ class WantedEvents:
     """In the second API's form."""
 
 
-async def _wanted(
+async def _wanted_events(
     parts: Parts = "full",
     ids: Ids = False,
     last_event_id: Cursor = None,
@@ -170,7 +170,7 @@ async def _wanted(
     return WantedEvents(deltas, ids, last_event_id or cursor or None)
 
 
-Wanted = Annotated[WantedEvents, Depends(_wanted)]
+Wanted = Annotated[WantedEvents, Depends(_wanted_events)]
 
 
 def _stream_of(model: object) -> dict[int | str, dict[str, object]]:

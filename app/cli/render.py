@@ -248,12 +248,12 @@ def transcript(info: Json, messages: list[Json]) -> Iterator[Output]:
     yield Output(f"{info['title']} ({info['id']})", "done", target="answer")
     for message in messages:
         for part in message["parts"]:
-            yield from _shown(part, is_prompt=message["info"]["role"] == "user")
+            yield from _part_output(part, is_prompt=message["info"]["role"] == "user")
         if error := message["info"].get("error"):
             yield Output(f"Error: {error_text(error)}", "failed", target="answer")
 
 
-def _shown(part: Json, *, is_prompt: bool) -> Iterator[Output]:
+def _part_output(part: Json, *, is_prompt: bool) -> Iterator[Output]:
     if part["type"] == "text" and not part.get("synthetic") and part["text"].strip():
         yield answer("")
         yield Output(f"> {part['text']}", "asking", "answer") if is_prompt else answer(part["text"])

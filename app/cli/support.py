@@ -153,7 +153,7 @@ async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[Ap
         async with _client(name, str(where) if where else None, password, token, base_url=attach) as api:
             yield api
         return
-    async with _within(directory_of(where)) as (api, others):
+    async with _server_within(directory_of(where)) as (api, others):
         for address in others:
             url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
             typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)
@@ -178,7 +178,7 @@ async def _client(
 
 
 @asynccontextmanager
-async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]]":
+async def _server_within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]]":
     """A server in this process, with a data directory that other servers may use too, and the addresses of those. It opens no
     port. At its end it finishes what turns leave to be done, such as a title. Raises StorageError and SandboxUnusable."""
     gc.disable()  # until `freeze_gc`: it would take a quarter of the start

@@ -72,14 +72,14 @@ class FollowedTurn:
 
     async def _followed(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
         """The requests to the user; empty when the turn is over."""
-        asked = await self._asked()
+        asked = await self._waiting_requests()
         while not asked:
             event = await anext(events)
             await self._tell(event)
             if is_over(event) or (event["type"] == "server.resync" and not await self._is_busy()):
                 break
             if event["type"] in _ASKED:
-                asked = await self._asked()
+                asked = await self._waiting_requests()
         return asked
 
     async def _ended(self) -> Json:
@@ -95,7 +95,7 @@ class FollowedTurn:
 
     # What the agent asks and does.
 
-    async def _asked(self) -> Json:
+    async def _waiting_requests(self) -> Json:
         """The waiting requests of this session and its subagents."""
         found = await waiting_requests(self._api, self._directory)
         of_family = {kind: [each for each in all_ if await self._family.has(each["sessionID"])] for kind, all_ in found.items()}

@@ -60,7 +60,7 @@ async def _workspace(app: AppServices, who: Who, place: Place) -> Workspace:
 PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
 
 
-async def _here(workspace: PlaceWorkspace) -> Location:
+async def _location(workspace: PlaceWorkspace) -> Location:
     return workspace.location
 
 
@@ -73,8 +73,8 @@ async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPat
     return await instance_of_session(app, who, await app.store.session(session_id), None)
 
 
-PlaceLocation = Annotated[Location, Depends(_here)]
-IN_PLACE = [Depends(_here)]
+PlaceLocation = Annotated[Location, Depends(_location)]
+IN_PLACE = [Depends(_location)]
 """For routes that check their place and do not use it."""
 PlaceInstance = Annotated[Instance, Depends(_instance)]
 InstanceOfSession = Annotated[Instance, Depends(_session_instance)]

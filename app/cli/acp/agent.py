@@ -123,19 +123,19 @@ class EditorAgent:
         directory = await self._allowed(cwd, mcp_servers)
         info = await (await self._server.api()).post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
         session = await self._opened(info, mcp_servers)
-        return schema.NewSessionResponse(session_id=session.id, **_shown(session))
+        return schema.NewSessionResponse(session_id=session.id, **_session_choices(session))
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: McpServerList = None, additional_directories: Any = None, **_: Any
     ) -> schema.LoadSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers, replays=True)
-        return schema.LoadSessionResponse(**_shown(session))
+        return schema.LoadSessionResponse(**_session_choices(session))
 
     async def resume_session(
         self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
     ) -> schema.ResumeSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers)
-        return schema.ResumeSessionResponse(**_shown(session))
+        return schema.ResumeSessionResponse(**_session_choices(session))
 
     async def fork_session(
         self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
@@ -144,7 +144,7 @@ class EditorAgent:
         info = await self._stored(session_id)
         forked = await (await self._server.api()).post(f"/session/{session_id}/fork", {}, directory=info["directory"])
         session = await self._opened(forked, mcp_servers)
-        return schema.ForkSessionResponse(session_id=session.id, **_shown(session))
+        return schema.ForkSessionResponse(session_id=session.id, **_session_choices(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> schema.ListSessionsResponse:
         """Newest first. The cursor is the time when the last session of a page was updated."""
@@ -154,7 +154,7 @@ class EditorAgent:
         before = {"cursor": cursor} if cursor else {}
         found = await (await self._server.api()).get("/experimental/session", roots="true", limit=PAGE, **directory, **before)
         following = str(found[-1]["time"]["updated"]) if len(found) >= PAGE else None
-        return schema.ListSessionsResponse(sessions=[_listed(info) for info in found], next_cursor=following)
+        return schema.ListSessionsResponse(sessions=[_session_info(info) for info in found], next_cursor=following)
 
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         session = self._session(session_id)
@@ -342,10 +342,10 @@ async def _last_prompt(api: ApiClient, info: Json) -> Json | None:
     return next((each["info"] for each in reversed(newest) if each["info"]["role"] == "user"), None)
 
 
-def _shown(session: EditorSession) -> Json:
+def _session_choices(session: EditorSession) -> Json:
     return {"modes": session.choices.modes(), "config_options": list(session.choices.options())}
 
 
-def _listed(info: Json) -> schema.SessionInfo:
+def _session_info(info: Json) -> schema.SessionInfo:
     updated = datetime.fromtimestamp(info["time"]["updated"] / 1000, UTC)
     return schema.SessionInfo(session_id=info["id"], cwd=info["directory"], title=info["title"], updated_at=updated.isoformat())

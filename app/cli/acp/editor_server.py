@@ -105,7 +105,7 @@ class DirectoryFeed:
         self._lost(self._directory, failure)
 
     async def _hand_on(self) -> None:
-        """Delivers all waiting events at once: pieces of a text that come while the editor takes one are joined."""
+        """Delivers all waiting events at once: deltas of a text that come while the editor takes one are joined."""
         while True:
             events = [await self._waiting.get()]
             while not self._waiting.empty():
@@ -115,21 +115,21 @@ class DirectoryFeed:
 
 
 def joined(events: Iterable[Json]) -> list[Json]:
-    """With neighbouring pieces of one text as one piece."""
+    """With successive deltas of one text joined."""
     found: list[Json] = []
     for event in events:
         last = found[-1] if found else None
-        if last is not None and _is_gain(last) and _is_gain(event) and _place(last) == _place(event):
-            gained = last["properties"]["delta"] + event["properties"]["delta"]
-            found[-1] = {**last, "properties": {**last["properties"], "delta": gained}}
+        if last is not None and _is_delta(last) and _is_delta(event) and _delta_target(last) == _delta_target(event):
+            text = last["properties"]["delta"] + event["properties"]["delta"]
+            found[-1] = {**last, "properties": {**last["properties"], "delta": text}}
         else:
             found.append(event)
     return found
 
 
-def _is_gain(event: Json) -> bool:
+def _is_delta(event: Json) -> bool:
     return bool(event["type"] == "message.part.delta")
 
 
-def _place(event: Json) -> tuple[str, str]:
+def _delta_target(event: Json) -> tuple[str, str]:
     return event["properties"]["partID"], event["properties"]["field"]

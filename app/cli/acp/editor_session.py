@@ -306,7 +306,7 @@ class EditorSession:
 
     def _ask(self, kind: str, request: Json) -> None:
         if request["id"] not in self._asking:
-            task = self._asking[request["id"]] = asyncio.create_task(self._asked(kind, request))
+            task = self._asking[request["id"]] = asyncio.create_task(self._ask_and_reply(kind, request))
             task.add_done_callback(lambda _: self._asking.pop(request["id"], None))
 
     def _withdraw(self, request_id: str) -> None:
@@ -314,7 +314,7 @@ class EditorSession:
         if request_id in self._asking and request_id not in self._answered:
             self._asking[request_id].cancel()
 
-    async def _asked(self, kind: str, request: Json) -> None:
+    async def _ask_and_reply(self, kind: str, request: Json) -> None:
         """A client that cannot be asked, or whose answer cannot be read, counts as refusing."""
         try:
             body = await (self._permit(request) if kind == "permission" else self._question(request))
