@@ -68,7 +68,7 @@ class CustomTool(Tool[BaseModel]):
         await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         context = CallContext(ctx, self._sandbox, self._environment)
         try:
-            result = await runner.call(self._definition.execute, self._given(args), context)
+            result = await runner.call(self._definition.execute, self._arguments(args), context)
         except asyncio.CancelledError:
             context.abort.set()
             raise
@@ -85,7 +85,7 @@ class CustomTool(Tool[BaseModel]):
             raise ToolError(f"The tool {self.id} returned what cannot be stored: {error}") from error
         return ToolResult(checked.title, checked.output, checked.metadata)
 
-    def _given(self, args: BaseModel) -> Any:
+    def _arguments(self, args: BaseModel) -> Any:
         if isinstance(args, Arguments):
             return args.root
         return args if isinstance(self._definition.args, type) else dict(args)

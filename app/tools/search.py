@@ -248,7 +248,7 @@ class SearchScope:
         if is_directory is None:
             raise ToolError(f"There is no such path: {path}")
         boundary.require_in_place(ctx, path)
-        place = _place(ctx, path if is_directory else path.parent, sandbox)
+        place = _search_place(ctx, path if is_directory else path.parent, sandbox)
         return cls(path, place, boundary.project_of(ctx), place.real if is_directory else place.real / path.name)
 
     def contains(self, path: Path) -> bool:
@@ -276,7 +276,7 @@ def _is_directory(ctx: ToolContext, path: Path) -> bool | None:
     return stat.S_ISDIR(found.st_mode) if found else None
 
 
-def _place(ctx: ToolContext, folder: Path, sandbox: Sandbox) -> SearchPlace:
+def _search_place(ctx: ToolContext, folder: Path, sandbox: Sandbox) -> SearchPlace:
     """The place of a folder that was permitted. Raises ToolError if another folder stands there by now."""
     workspace, root = ctx.sandbox_workspace, boundary.root_of(ctx, folder)
     shown = workspace.directories()

@@ -77,10 +77,10 @@ async def list_names(place: SearchPlace) -> FileNames:
             await search.search(place, arguments, end=b"\0", take=take, timeout=SECONDS)
     except ToolError as error:
         raise BadRequest(str(error), ["directory"]) from error
-    return await asyncio.to_thread(_named, files)
+    return await asyncio.to_thread(_file_names, files)
 
 
-def _named(files: Sequence[str]) -> FileNames:
+def _file_names(files: Sequence[str]) -> FileNames:
     nearest = {PurePosixPath(folder) for file in files if (folder := file.rpartition("/")[0])}
     directories = sorted({f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name})
     return {"file": sorted(files), "directory": directories, "all": [*directories, *sorted(files)]}

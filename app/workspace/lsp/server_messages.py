@@ -112,11 +112,11 @@ class FileSymbol(BaseModel):
 def symbols(answer: Any, top: Path) -> list[Symbol]:
     """From the answer to `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
     read = (_read(FoundSymbol, one) for one in answer) if isinstance(answer, list) else ()
-    found = (_shown(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
+    found = (_project_symbol(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
     return list(islice(filter(None, found), _MAX_SYMBOLS))
 
 
-def _shown(symbol: FoundSymbol, top: Path) -> Symbol | None:
+def _project_symbol(symbol: FoundSymbol, top: Path) -> Symbol | None:
     path = path_of(symbol.location.uri)
     if path is None or not path.is_relative_to(top):
         return None

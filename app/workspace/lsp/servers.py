@@ -87,7 +87,7 @@ class LanguageServers:
         place, now = (path.parent, path.suffix), time.monotonic()
         if not self._users or not self.is_for(path) or now < self._none_until.get(place, 0):
             return path, []
-        real, targets = await asyncio.to_thread(self._found, path)
+        real, targets = await asyncio.to_thread(self._targets, path)
         if not targets:
             self._none_until.pop(place, None)
             self._none_until = {place: now + LOOK_AGAIN_SECONDS, **dict(islice(self._none_until.items(), _MAX_PLACES))}
@@ -106,10 +106,10 @@ class LanguageServers:
         found: dict[Path, FileErrors] = {}
         for server in self._servers.values():
             for real, errors in server.errors.items():
-                found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
+                found.setdefault(names.get(real) or self._path_by_name(real), FileErrors()).add(errors)
         return found
 
-    def _named(self, real: Path) -> Path:
+    def _path_by_name(self, real: Path) -> Path:
         """The path as the directory's own name spells it."""
         held = self._workspace.directories()[-1]
         return held.path / real.relative_to(held.real) if real.is_relative_to(held.real) else real
@@ -149,7 +149,7 @@ class LanguageServers:
     def _kinds(self) -> list[ServerKind]:
         return configured(self._config, self._settings.flags)
 
-    def _found(self, path: Path) -> tuple[Path, list[LspTarget]]:
+    def _targets(self, path: Path) -> tuple[Path, list[LspTarget]]:
         """Accesses the disk."""
         real = Path(os.path.realpath(path))
         return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]

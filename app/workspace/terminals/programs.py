@@ -20,7 +20,7 @@ _WITHOUT_THAT_FILE = ("/bin/bash", "/bin/zsh", "/bin/sh")
 def installed_shells() -> list[PtyShell]:
     return [
         PtyShell(path=path, name=(name := PurePath(path).name), acceptable=name not in UNSUITABLE_SHELLS)
-        for path in dict.fromkeys(_listed())
+        for path in dict.fromkeys(_shell_paths())
         if os.access(path, os.X_OK)
     ]
 
@@ -29,7 +29,7 @@ def is_shell(program: str) -> bool:
     return PurePath(program).name.endswith("sh")
 
 
-def _listed() -> Iterator[str]:
+def _shell_paths() -> Iterator[str]:
     try:
         lines = _SHELLS_FILE.read_text().splitlines()
     except (OSError, UnicodeDecodeError):

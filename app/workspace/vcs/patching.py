@@ -189,7 +189,7 @@ def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates,
                 name not in before and _exists(checkout.path / name, checkout)
             ):
                 raise PatchRefused(f"{name} is there already, or was changed meanwhile")
-        _place(checkout, changed, after)
+        _write_states(checkout, changed, after)
     except ToolError as error:
         raise PatchRefused(f"The patch can't be applied: {error}{_undo(checkout, changed, before)}") from error
 
@@ -197,13 +197,13 @@ def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates,
 def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) -> str:
     """Returns a sentence if undoing fails, else an empty text."""
     try:
-        _place(checkout, changed, before)
+        _write_states(checkout, changed, before)
     except ToolError as error:
         return f" What was written could not be undone: {error}"
     return ""
 
 
-def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
+def _write_states(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
     """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file. Raises
     ToolError."""
     for name in sorted(names, key=lambda name: name in files):
