@@ -248,10 +248,10 @@ def redact(failure: ProviderFailure, secrets: Iterable[str]) -> None:
     failure.message = redacted(failure.message, hidden)
     if isinstance(failure, ApiFailure):
         failure.body = failure.body and redacted(failure.body, hidden)
-        failure.headers = _without(failure.headers, hidden)
-        failure.metadata = _without(failure.metadata, hidden)
+        failure.headers = _without_secrets(failure.headers, hidden)
+        failure.metadata = _without_secrets(failure.metadata, hidden)
     failure.args = (failure.message,)
 
 
-def _without(texts: dict[str, str] | None, secrets: list[str]) -> dict[str, str] | None:
+def _without_secrets(texts: dict[str, str] | None, secrets: list[str]) -> dict[str, str] | None:
     return texts and {name: redacted(text, secrets) for name, text in texts.items()}

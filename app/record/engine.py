@@ -57,7 +57,7 @@ class WriterLock:
             yield
             return
         try:
-            descriptor = self._take(self._path)
+            descriptor = self._acquire(self._path)
         except OSError as error:
             raise WriterLockTimeout(
                 f"{self._path} cannot be locked: {error.strerror}. The data directory needs a local disk."
@@ -72,7 +72,7 @@ class WriterLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _take(self, path: Path) -> int:
+    def _acquire(self, path: Path) -> int:
         if self._descriptor is None:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + self._timeout_seconds

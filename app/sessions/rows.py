@@ -79,14 +79,14 @@ def searched_text(body: str) -> SearchedText | None:
     part = parsed(body) or {}
     match part:
         case {"type": "text"} if not part.get("synthetic") and not part.get("ignored"):
-            found = _found("text", [part.get("text")], part)
+            found = _searched("text", [part.get("text")], part)
         case {"type": "subtask"}:
-            found = _found("text", [part.get("description"), part.get("prompt")], part)
+            found = _searched("text", [part.get("description"), part.get("prompt")], part)
         case {"type": "reasoning"}:
-            found = _found("reasoning", [part.get("text")], part)
+            found = _searched("reasoning", [part.get("text")], part)
         case {"type": "tool", "state": {"status": "completed" | "error"} as state}:
             texts = [state.get("title"), *_strings(state.get("input")), state.get("output"), state.get("error")]
-            found = _found("tool", texts, state)
+            found = _searched("tool", texts, state)
         case _:
             return None
     return found if found.text.strip() else None
@@ -109,7 +109,7 @@ def created_time(message_body: str) -> int:
     return int(created) if isinstance(created, int | float) else 0
 
 
-def _found(kind: Kind, texts: list[Any], timed: Mapping[str, Any]) -> SearchedText:
+def _searched(kind: Kind, texts: list[Any], timed: Mapping[str, Any]) -> SearchedText:
     span = timed.get("time")
     start = span.get("start") if isinstance(span, dict) else None
     text = "\n".join(text for text in texts if isinstance(text, str) and text)

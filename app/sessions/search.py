@@ -29,11 +29,11 @@ async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> 
     asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
     rows = await store.query(text_search.find_texts, asked)
     page = rows[: wanted.limit]
-    results = await asyncio.to_thread(lambda: [_found(row, words) for row in page])
+    results = await asyncio.to_thread(lambda: [_found_part(row, words) for row in page])
     return results, page[-1].seq if len(rows) > wanted.limit else None
 
 
-def _found(row: Any, words: Sequence[str]) -> FoundPart:
+def _found_part(row: Any, words: Sequence[str]) -> FoundPart:
     searched = searched_text(row.body)
     text, ranges = snippet(searched.text if searched else "", words)
     return FoundPart(

@@ -80,22 +80,22 @@ def new() -> str:
     return f"{_server()}:{next(_numbers)}"
 
 
-def end(wanted: Callable[[str], bool]) -> int:
-    """Ends every process whose mark is `wanted`, and whatever is in the same process session (setsid); returns how many there
+def end(matches: Callable[[str], bool]) -> int:
+    """Ends every process whose mark `matches`, and whatever is in the same process session (setsid); returns how many there
     were. Blocks for up to a second."""
-    found = _found(wanted)
+    found = _matching_pids(matches)
     if not found:
         return 0
     _signal(found, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE
-    while (left := _found(wanted)) and time.monotonic() < deadline:
+    while (left := _matching_pids(matches)) and time.monotonic() < deadline:
         time.sleep(_POLL)
     for _ in range(_ROUNDS):
         if not left:
             break
         _signal(left, signal.SIGKILL)
         time.sleep(_POLL)
-        left = _found(wanted)
+        left = _matching_pids(matches)
     return len(found)
 
 
@@ -104,11 +104,11 @@ def end_abandoned() -> int:
     return end(lambda mark: is_gone(mark) is True)
 
 
-def _found(wanted: Callable[[str], bool]) -> set[int]:
+def _matching_pids(matches: Callable[[str], bool]) -> set[int]:
     """A program may start others with a bare environment; they share its kernel session."""
     marks = {pid: mark for pid in _pids() if (mark := _mark_of(pid))}
-    sessions = {_session_of(pid) for pid, mark in marks.items() if wanted(mark)} - {None, _session_of(os.getpid())}
-    marked = {pid for pid, mark in marks.items() if wanted(mark) and pid != os.getpid()}
+    sessions = {_session_of(pid) for pid, mark in marks.items() if matches(mark)} - {None, _session_of(os.getpid())}
+    marked = {pid for pid, mark in marks.items() if matches(mark) and pid != os.getpid()}
     beside = {pid for pid in _pids() if _session_of(pid) in sessions} if sessions else set()
     return {pid for pid in marked | beside if _stat(pid)[:1] not in ([], ["Z"])}
 

@@ -148,16 +148,16 @@ class Observers(Observer):
         self.captures_contents = any(each.captures_contents for each in observers)
 
     def turn(self, record: TurnRecord) -> AbstractContextManager[None]:
-        return _within(*(each.turn(record) for each in self._observers))
+        return _entered(*(each.turn(record) for each in self._observers))
 
     def model_call(self, record: ModelCallRecord) -> AbstractContextManager[None]:
-        return _within(*(each.model_call(record) for each in self._observers))
+        return _entered(*(each.model_call(record) for each in self._observers))
 
     def tool_call(self, record: ToolCallRecord) -> AbstractContextManager[None]:
-        return _within(*(each.tool_call(record) for each in self._observers))
+        return _entered(*(each.tool_call(record) for each in self._observers))
 
     def wait(self, kind: str) -> AbstractContextManager[None]:
-        return _within(*(each.wait(kind) for each in self._observers))
+        return _entered(*(each.wait(kind) for each in self._observers))
 
     def committed(self, seconds: float, changes: int) -> None:
         for each in self._observers:
@@ -169,7 +169,7 @@ class Observers(Observer):
 
 
 @contextmanager
-def _within(*contexts: AbstractContextManager[None]) -> Iterator[None]:
+def _entered(*contexts: AbstractContextManager[None]) -> Iterator[None]:
     with ExitStack() as stack:
         for context in contexts:
             stack.enter_context(context)

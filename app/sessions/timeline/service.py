@@ -111,21 +111,21 @@ class Timeline:
 
     async def page(self, session_id: str, wanted: PageBeside) -> tuple[list[str], list[SessionMessage]]:
         """The ids of the page's stored messages, and their entries. Raises NotFound, InvalidCursor."""
-        ids, found = await self._shown(session_id, partial(message_rows.messages_beside, at=wanted))
+        ids, found = await self._read_entries(session_id, partial(message_rows.messages_beside, at=wanted))
         return (ids[::-1], found[::-1]) if wanted.newest_first else (ids, found)
 
     async def message(self, session_id: str, message_id: str) -> SessionMessage:
         """Raises NotFound."""
-        _, found = await self._shown(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
+        _, found = await self._read_entries(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
         if not found:
             raise MessageNotFound(session_id, message_id)
         return found[0]
 
     async def context(self, session_id: str) -> list[SessionMessage]:
         """The messages that the model is sent: from the newest summary on. Raises NotFound."""
-        return (await self._shown(session_id, message_rows.live_messages))[1]
+        return (await self._read_entries(session_id, message_rows.live_messages))[1]
 
-    async def _shown(
+    async def _read_entries(
         self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
     ) -> tuple[list[str], list[SessionMessage]]:
         """The ids of stored messages, and their entries with the parts that stream. Reads anew if such a part ends meanwhile."""
@@ -194,7 +194,7 @@ def _events(
         return _first(connection, session_id, journal, after, most or len(journal)), newest, {}
     key = (session_id, oldest, journal_rows.newest_seq_of_session(connection, session_id))
     whole = kept.get(key) or _whole_history(connection, session_id, newest)
-    return _behind(whole, at, after), whole.upto, {} if key in kept else {key: whole}
+    return _events_after(whole, at, after), whole.upto, {} if key in kept else {key: whole}
 
 
 def _whole_history(connection: Connection, session_id: str, upto: int) -> _WholeHistory:
@@ -219,7 +219,7 @@ def _first(
         size *= 4
 
 
-def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[TimelineEvent]:
+def _events_after(whole: _WholeHistory, at: JournalPlace, after: int) -> list[TimelineEvent]:
     """The events of the history after a number. An event that the journal no longer has is found by its digest."""
     if not at.journal_seq:
         return whole.events[bisect_right(whole.events, after, key=lambda event: event.durable.seq) :]

@@ -150,14 +150,14 @@ def shortened(messages: Messages, room: int) -> Messages:
 def _without_files(message: ModelMessage) -> ModelMessage:
     match message:
         case UserTurn(content):
-            return UserTurn(tuple(_named(block) if isinstance(block, FileBlock) else block for block in content))
+            return UserTurn(tuple(_file_notice(block) if isinstance(block, FileBlock) else block for block in content))
         case ToolTurn(content):
             return ToolTurn(tuple(replace(result, files=()) for result in content))
         case _:
             return message
 
 
-def _named(file: FileBlock) -> TextBlock:
+def _file_notice(file: FileBlock) -> TextBlock:
     return TextBlock(f"[A file was attached here: {file.filename or 'without a name'}, {file.mime}]")
 
 
