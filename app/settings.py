@@ -1,6 +1,7 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -10,6 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.util import environment
 
+PREFIX = "OPENSESSION_"
+_OF_OTHERS = re.compile(rf"{PREFIX}(TOKEN|URL|RUN|INSIDE_.*|PORT|PORT_.*|SERVICE_.*)")
+"""Variables of clients, of the programs that servers start, and those by which Kubernetes tells of a service of this name."""
 LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 _LONGEST_SECONDS = 1e9
@@ -213,3 +217,14 @@ class Settings(BaseSettings):
     @property
     def resolved_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir / 'opensession.db'}"
+
+
+def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """A line for each variable that looks like a setting and is none, as a misspelt one."""
+    from difflib import get_close_matches
+
+    known = {PREFIX + field.upper() for field in Settings.model_fields}
+    for name in sorted(name for name, value in environ.items() if value and name.upper().startswith(PREFIX)):
+        if name.upper() not in known and not _OF_OTHERS.fullmatch(name.upper()):
+            near = get_close_matches(name.upper(), known, 1, 0.8)
+            yield f"{name} is no setting, and changes nothing." + (f" Is {near[0]} meant?" if near else "")

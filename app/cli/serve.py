@@ -14,7 +14,7 @@ from app.cli.support import fail, failures_as_log_lines, failures_as_sentences, 
 from app.cli.support import settings as read_settings
 from app.events.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 from app.project.config.flags import Flags
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
 from app.users.tokens import TokenStore
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     bound = _bind(hostname, port)
     with failures_as_sentences():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
-        found = startup_lines(settings)
+        found = [*startup_lines(settings), *unknown_variables(os.environ)]
     server = http_server(application, settings)
     freeze_gc()
     advice = (

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from shell_commands import Shell
 
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
 
 
 @pytest.mark.parametrize("url", ["redis://cache:6379/0", "rediss://user:secret@cache", "unix:///run/redis.sock", ""])
@@ -54,6 +54,15 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.setenv(f"OPENSESSION_{name.upper()}", "")
     assert Settings() == given
+
+
+def test_what_looks_like_a_setting_and_is_none_is_named() -> None:
+    given = {"OPENSESSION_ROOT": "/srv", "opensession_metrics": "1", "OPENSESSION_PASSWORD": "secret", "OPENSESSION_MODEL": ""}
+    of_others = {"OPENSESSION_TOKEN": "t", "OPENSESSION_SERVICE_HOST": "10.0.0.1", "OPENSESSION_PORT_4096_TCP": "tcp://10.0.0.1"}
+    assert list(unknown_variables(given | of_others)) == [
+        "OPENSESSION_PASSWORD is no setting, and changes nothing.",
+        "OPENSESSION_ROOT is no setting, and changes nothing. Is OPENSESSION_ROOTS meant?",
+    ]
 
 
 def test_a_command_names_the_setting_that_is_wrong(tmp_path: Path) -> None:
