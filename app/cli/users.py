@@ -29,7 +29,7 @@ _NAME = r"[\w.@:|-]{1,200}"
 _TOKEN_NAME = r"[\w.@-]{1,60}"
 
 DayCost = Annotated[float | None, typer.Option(min=0, help="Dollars that their model calls may cost a day.")]
-DayTokens = Annotated[int | None, typer.Option(min=0, help="Tokens that their model calls may take a day.")]
+DayTokens = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Tokens that their model calls may take a day.")]
 
 
 @user.command("add")
@@ -46,7 +46,7 @@ def add_user(
     if not re.fullmatch(_NAME, name):
         fail("A user's name may have up to 200 letters, digits and . _ @ : | -")
     new = User(name, role, _roots(root, role), max_cost=max_cost, max_tokens=max_tokens)
-    TokenStore(settings().data_dir).require_login()
+    _tokens().require_login()
     try:
         _run(lambda users: users.add(new))
     except UserNameTaken:
@@ -103,7 +103,7 @@ async def _all(users: "Users") -> "dict[str, User]":
 @user.command("remove")
 def remove_user(name: str) -> None:
     """Remove a user with their tokens, keys and webhooks. Their sessions stay: admins see them and can give them away."""
-    TokenStore(settings().data_dir).revoke_all_of(name)
+    _tokens().revoke_all_of(name)
     if not _run(lambda users: users.remove(name)):
         fail(f"There is no user {name}.")
 
@@ -124,7 +124,7 @@ def create_token(
         fail(f"There is no user {user}: add them with `opensession user add`.")
     lifetime = days * 24 * 3600 * 1000 if days else None
     try:
-        made = TokenStore(settings().data_dir).create(name, lifetime, user=user, read_only=read_only)
+        made = _tokens().create(name, lifetime, user=user, read_only=read_only)
     except TokenNameTaken:
         fail(f"There is a token {name} already: revoke it first, or choose another name.")
     typer.echo(made)
@@ -152,7 +152,7 @@ def _day(epoch_ms: int) -> str:
 @token.command("revoke")
 def revoke_token(name: str) -> None:
     """Take a token back, at once; open event streams end with their next heartbeat."""
-    if not TokenStore(settings().data_dir).revoke(name):
+    if not _tokens().revoke(name):
         fail(f"There is no token {name}.")
 
 
@@ -162,7 +162,7 @@ def rotate_secret() -> None:
     made now. Servers may run meanwhile."""
     from cryptography.fernet import InvalidToken
 
-    held = ServerSecret(settings().secret_key, settings().data_dir)
+    held = ServerSecret(settings().secret_key, _data_dir())
     if held.is_in_file:
         held.add_key()
     try:
@@ -183,6 +183,20 @@ async def _encrypt_anew(database: "Database", held: ServerSecret) -> int:
 
     keys = await UserKeys(database, held).encrypt_anew()
     return keys + await database.write(lambda connection: webhook_rows.encrypt_anew(connection, rotate))
+
+
+def _tokens() -> TokenStore:
+    return TokenStore(_data_dir())
+
+
+def _data_dir() -> Path:
+    """The data directory, to be written to."""
+    from app.record.engine import require_writable
+
+    found = settings().data_dir
+    with database_must_do():
+        require_writable(found)
+    return found
 
 
 def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:

@@ -134,3 +134,7 @@ async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
     (line,) = failed.stderr.strip().splitlines()
     assert str(data) in line and "cannot be written" in line and "OPENSESSION_DATA_DIR" in line
     figure(f"{kind}: {line.replace(str(data), 'DIR')}")
+    for arguments in (["token", "create", "ci"], ["user", "add", "ann", "--role", "admin"], ["secret", "rotate"]):
+        command = [sys.executable, "-m", "app.cli", *arguments]
+        failed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (failed.returncode, failed.stdout, failed.stderr.strip()) == (1, "", line)
