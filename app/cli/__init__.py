@@ -5,6 +5,9 @@ it by `app.api.client`; `prompt_run.py` follows a prompt, `render.py` makes and 
 commands need are within their functions, so that completing a word in a shell does not wait.
 """
 
+import errno
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -52,4 +55,11 @@ app.command("openapi")(serve.openapi)
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        typer.echo(f"{error.filename or 'The output'} cannot be written: {error.strerror}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left of the output would fail at the end once more
+        sys.exit(1)

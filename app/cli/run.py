@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.cli.support import Attach, Where, fail, sessions_here, with_server
+from app.cli.support import Attach, Where, fail, readable, sessions_here, with_server
 
 if TYPE_CHECKING:
     from app.api.client import ApiClient
@@ -44,7 +44,9 @@ def run(
         raise typer.BadParameter("needs the session to copy: --session ID or --continue", param_hint="--fork")
     if title and (session or continues):
         raise typer.BadParameter("is of a new session, and takes no --session or --continue", param_hint="--title")
-    sent = {"parts": _parts(" ".join(prompt or ()), files or []), **_model(model), **({"agent": agent} if agent else {})}
+    title = readable(title) if title else None
+    text = readable(" ".join(prompt or ()))
+    sent = {"parts": _parts(text, files or []), **_model(model), **({"agent": agent} if agent else {})}
 
     async def answered(api: "ApiClient") -> int:
         opened = await open_session(api, session, title, continues=continues, forks=fork)
@@ -77,7 +79,7 @@ def _file_part(path: Path) -> dict[str, Any]:
         raise typer.BadParameter(f"there is no file {path}", param_hint="--file")
     content = path.read_bytes()
     url = f"data:{(mime := _mime(path, content))};base64,{base64.b64encode(content).decode()}"
-    return {"type": "file", "mime": mime, "filename": path.name, "url": url}
+    return {"type": "file", "mime": mime, "filename": readable(path.name), "url": url}
 
 
 def _mime(path: Path, content: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.support import fail, failures_as_log_lines, failures_as_sentences, freeze_gc
+from app.cli.support import NO_UTF8, fail, failures_as_log_lines, failures_as_sentences, freeze_gc, is_utf8
 from app.cli.support import settings as read_settings
 from app.events.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 from app.project.config.flags import Flags
@@ -30,7 +30,7 @@ def serve(
         str,
         typer.Option(help="Address to listen on; beyond loopback a login must be set up (OPENCODE_SERVER_PASSWORD, or a token)."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: 4096, or a free one when that is taken.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: 4096, or a free one when that is taken.")] = DEFAULT_PORT,
     log_format: Annotated[
         LogFormat | None, typer.Option(help="text, or json: an object a line (OPENSESSION_LOG_FORMAT).")
     ] = None,
@@ -54,6 +54,8 @@ def serve(
             f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
+    if not is_utf8(Path.cwd()):
+        fail(NO_UTF8)
     _require_data_dir(settings)
     with failures_as_log_lines():
         _serve(settings, hostname, port, login or "")

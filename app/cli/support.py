@@ -94,8 +94,16 @@ def fail(message: str) -> NoReturn:
 INTERRUPTED = 130
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _checked(attach: str | None) -> str | None:
-    if attach is not None and not attach.startswith(("http://", "https://")):
+    if attach is not None and not _is_address(attach):
         raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
     return attach
 
@@ -128,7 +136,24 @@ def directory_of(where: Path | None) -> Path:
     directory = (where or Path()).resolve()
     if not directory.is_dir():
         raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
+    if not is_utf8(directory):
+        raise typer.BadParameter(NO_UTF8, param_hint="--dir")
     return directory
+
+
+NO_UTF8 = "The directory's path is not UTF-8, as all that clients are sent is. Rename it."
+
+
+def is_utf8(path: Path) -> bool:
+    try:
+        return bool(os.fsencode(path).decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def readable(argument: str) -> str:
+    """A word of the command line; what is not UTF-8 in it is replaced, as in what is piped in."""
+    return os.fsencode(argument).decode(errors="replace")
 
 
 def subject(request: dict[str, Any]) -> str:

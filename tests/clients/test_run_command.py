@@ -96,6 +96,30 @@ def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Records) -> Non
     assert "what broke?\nit fails\n" in shell.texts(shell.sessions()[0]["id"])
 
 
+def test_what_is_no_utf8_is_replaced_and_no_directory_to_work_in(shell: Records, tmp_path: Path) -> None:
+    """Such as a name of the time when file systems had other encodings."""
+    file = shell.home / "caf\udce9.txt"
+    file.write_text("hello")
+    shell.run("caf\udce9", "-f", str(file), "--title", "caf\udce9")
+    (session,) = shell.sessions()
+    parts = shell.of("part", session["id"])
+    assert session["title"] == "caf\ufffd" in shell.texts(session["id"])
+    assert [part["filename"] for part in parts if part["type"] == "file"] == ["caf\ufffd.txt"]
+    odd = Shell(tmp_path / "caf\udce9", shell.home, shell.data)
+    odd.directory.mkdir()
+    assert "not UTF-8" in odd.done("run", "x", code=2).stderr and "not UTF-8" in odd.done("serve", code=1).stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("command", ["run", "models"])
+def test_an_output_that_is_full_is_an_error_in_a_sentence(shell: Records, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        streams: Any = {"stdin": subprocess.DEVNULL, "stdout": full, "stderr": subprocess.PIPE}
+        with shell.started(command, *(["long 2"] if command == "run" else []), **streams) as process:
+            _, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, err) == (1, "The output cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize("closed", [0, 2])
 def test_a_stream_may_be_closed(shell: Records, closed: int) -> None:
     """By a job's scheduler, or a service."""
@@ -168,6 +192,8 @@ def test_without_a_terminal_a_permission_is_refused_unless_it_is_allowed_and_no_
         (["-m", "gpt", "x"], "--model"),
         (["-f", "missing.txt", "x"], "--file"),
         (["--attach", "localhost:1", "x"], "--attach"),
+        (["--attach", "http://127.0.0.1:99999", "x"], "--attach"),
+        (["--attach", "http://[::1", "x"], "--attach"),
         (["--dir", "missing", "x"], "--dir"),
         (["--format", "xml", "x"], "--format"),
     ],

@@ -60,5 +60,19 @@ async def test_after_a_silence_the_stream_is_asked_for_again() -> None:
     assert streams.connections >= 3
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx2.Response(301, headers={"location": "https://agent.example.com/path"}), "https://agent.example.com/path"),
+        (httpx2.Response(200, text="<html>"), "another program"),
+    ],
+)
+async def test_an_answer_that_is_not_the_servers_is_refused_in_a_sentence(answer: httpx2.Response, said: str) -> None:
+    transport = httpx2.MockTransport(lambda request: answer)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://x") as http:
+        with pytest.raises(ApiRefused, match=said):
+            await ApiClient(http, "The server").get("/path")
+
+
 async def test_a_server_that_never_says_a_word_is_given_up() -> None:
     assert await read(Streams()) == []
