@@ -194,7 +194,7 @@ def _data_dir() -> Path:
     from app.record.engine import require_writable
 
     found = settings().data_dir
-    with database_must_do():
+    with failures_as_sentences():
         require_writable(found)
     return found
 

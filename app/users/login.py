@@ -42,7 +42,8 @@ LIMIT = f"{FAILURES}/minute"
 
 
 class RateLimits:
-    """A window begins with the first hit. If Redis does not answer, this server counts alone."""
+    """A window begins with the first hit. This server counts for itself too: what it has counted holds also before Redis answers,
+    and if Redis does not answer."""
 
     def __init__(self, redis_url: str | None = None) -> None:
         self._redis_url = redis_url
@@ -50,21 +51,24 @@ class RateLimits:
 
     async def hit(self, limit: str, *key: str) -> int:
         """Counts one more against `limit` (`30/minute`). Returns 0, or the seconds until there is room again."""
-        return await self._in_redis_or_memory(limit, key, hits=True)
+        here = await _seconds_to_wait(self._memory, limit, key, hits=True)
+        return max(here, await self._in_redis(limit, key, hits=True))
 
     async def wait(self, limit: str, *key: str) -> int:
-        """As `hit`, without counting."""
-        return await self._in_redis_or_memory(limit, key, hits=False)
+        """As `hit`, without counting. At its return this server's count is the present one."""
+        together = await self._in_redis(limit, key, hits=False)
+        return max(together, await _seconds_to_wait(self._memory, limit, key, hits=False))
 
-    async def _in_redis_or_memory(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
-        if self._redis is not None:
-            try:
-                seconds = await _seconds_to_wait(self._redis, limit, key, hits=hits)
-                self._failures.worked()
-                return seconds
-            except Exception as error:  # noqa: BLE001  of Redis, whatever it is: the limits hold on this server
-                self._failures.failed(error)
-        return await _seconds_to_wait(self._memory, limit, key, hits=hits)
+    async def _in_redis(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
+        if self._redis is None:
+            return 0
+        try:
+            seconds = await _seconds_to_wait(self._redis, limit, key, hits=hits)
+        except Exception as error:  # noqa: BLE001  of Redis, whatever it is: the limits hold on this server
+            self._failures.failed(error)
+            return 0
+        self._failures.worked()
+        return seconds
 
     @cached_property
     def _memory(self) -> "FixedWindowRateLimiter":

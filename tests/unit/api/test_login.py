@@ -177,11 +177,20 @@ async def test_a_window_ends_though_the_clock_was_put_back(time_of_limits: list[
     assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
 
 
+async def test_of_many_logins_at_one_moment_no_more_than_the_limit_are_tried(tokens: TokenStore) -> None:
+    with running_redis() as redis:
+        login = Login("opencode", "right", tokens, RateLimits(redis.url))
+        guesses = [*[basic("opencode:wrong")] * 30, basic("opencode:right")]
+        checked = await asyncio.gather(*(login.check(visit(), guess) for guess in guesses))
+        assert all(isinstance(one, LoginDenied) and one.retry_after for one in checked[FAILURES:]), "the right one too"
+
+
 async def test_servers_count_together_in_redis_and_alone_without_it(caplog: pytest.LogCaptureFixture) -> None:
     with running_redis() as redis:
         one, other = RateLimits(redis.url), RateLimits(redis.url)
         assert [await limits.hit("2/hour", "anna") for limits in (one, other)] == [0, 0]
         assert 3500 < await one.wait("2/hour", "anna") <= 3600 and await other.hit("2/hour", "anna") > 0
     async with asyncio.timeout(60):
-        assert [await one.hit("2/hour", "anna") for _ in range(3)][:2] == [0, 0], "it counts for itself"
+        assert [await one.hit("2/hour", "bert") for _ in range(3)][:2] == [0, 0], "it counts for itself"
+        assert await one.hit("2/hour", "anna") == 0 < await one.hit("2/hour", "anna"), "and knows what it has counted before"
         assert await one.wait("2/hour", "anna") > 0 and "counting in Redis for rate limits failed" in caplog.text
