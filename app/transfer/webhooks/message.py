@@ -103,6 +103,7 @@ TIMEOUT_SECONDS = 15.0
 _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 * 1024
 """Of an answer's body. A connection with a larger one is closed."""
+_ERROR_CHARACTERS = 500
 SECRET_PREFIX = "whsec_"
 _SECRET_BYTES = range(24, 65)
 GONE = 410
@@ -142,7 +143,8 @@ class WebhookSender:
         except AddressDenied as denied:
             error = str(denied)
         except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
-            error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+            said = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+            error = said[:_ERROR_CHARACTERS]  # it may quote what the receiver has sent
         return SendResult(at, round((time.monotonic() - began) * 1000), status, error)
 
     async def _post(self, url: "httpx2.URL", headers: dict[str, str], body: bytes) -> int:

@@ -1,5 +1,6 @@
 """Requests to receivers: signed, to checked addresses alone, in bounded time, without redirects."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -68,6 +69,20 @@ async def test_redirects_late_answers_and_none_are_no_acceptance(receiver: Recei
     assert (result.status, result.error) == (None, "no answer within 0.2 seconds")
     result = await sent_to(receiver, url="http://127.0.0.1:1/hook")
     assert result.status is None and str(result.error).startswith("ConnectError")
+
+
+async def test_what_a_receiver_sends_instead_of_http_is_told_in_short(receiver: Receiver) -> None:
+    """It is stored with each attempt."""
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\xff" * 60_000 + b"\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(send, "127.0.0.1", 0) as server:
+        result = await sent_to(receiver, url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert str(result.error).startswith("RemoteProtocolError: illegal status line") and len(str(result.error)) <= 500
 
 
 async def test_private_addresses_are_denied_and_not_told(receiver: Receiver) -> None:
