@@ -142,7 +142,9 @@ def _sqlite_engine(url: URL) -> Engine:
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
     # The pool rolls a returned connection back: a commit that fails, as on a full disk, leaves its transaction open.
-    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2, paramstyle="named")
+    # Errors are logged, and quote no row.
+    options: dict[str, Any] = {"pool_size": _READERS + 2, "paramstyle": "named", "hide_parameters": True}
+    engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
     event.listen(engine, "connect", _configure_sqlite)
     return engine
 

@@ -144,6 +144,7 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         url.set(drivername="postgresql+psycopg"),
         pool_size=connections + 1,  # one holds locks for as long as the server runs
         pool_pre_ping=True,
+        hide_parameters=True,  # errors are logged
         connect_args={"client_encoding": "utf8", **limits},
     )
     event.listen(engine, "connect", configure)

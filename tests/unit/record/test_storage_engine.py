@@ -107,9 +107,12 @@ async def test_a_missing_data_directory_is_made_for_its_owner_alone(tmp_path: Pa
     assert stat.S_IMODE(directory.stat().st_mode) & 0o077 == 0
 
 
-async def test_what_the_database_refuses_is_a_storage_error(storage: Storage, tmp_path: Path) -> None:
-    with pytest.raises(StorageError):
-        await storage.database.write(lambda c: c.execute(text("INSERT INTO todo (session_id, body) VALUES ('ses_none', '[]')")))
+async def test_what_the_database_refuses_is_a_storage_error_that_quotes_no_row(storage: Storage, tmp_path: Path) -> None:
+    """It is logged, and rows have what was said."""
+    insert = text("INSERT INTO todo (session_id, body) VALUES ('ses_none', :body)")
+    with pytest.raises(StorageError) as refused:
+        await storage.database.write(lambda connection: connection.execute(insert, {"body": "what was said"}))
+    assert "what was said" not in str(refused.value)
     (tmp_path / "not.db").write_bytes(b"plain text, long enough to be looked at" * 40)
     with pytest.raises(StorageError):
         make_engine(f"sqlite:///{tmp_path / 'not.db'}").connect()
