@@ -37,7 +37,7 @@ def test_of_every_event_it_says_when_it_happens() -> None:
 
 
 def test_the_events_of_a_session_are_those_that_are_made() -> None:
-    """By their names in the modules that make them; a delta is named after the kind of its part."""
+    """By their names in the modules that make them; those of texts and reasoning are put together from a kind and an ending."""
     files = (ROOT / "app" / "sessions" / "timeline").glob("*.py")
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
     words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -47,4 +47,9 @@ def test_the_events_of_a_session_are_those_that_are_made() -> None:
     announced = {event.model_fields["type"].default for event in AnnouncedEvent.__subclasses__()}
     described = {name.removeprefix("session.next.") for name in TIMELINE_EVENTS.keys() - announced}
     assert made and made - described == set()
-    assert {name for name in described if name.removesuffix(".delta") not in words} == set()
+    assert {name for name in described if name not in words and not words.issuperset(_kind_and_ending(name))} == set()
+
+
+def _kind_and_ending(name: str) -> set[str]:
+    kind, _, ending = name.rpartition(".")
+    return {kind, f".{ending}"}
