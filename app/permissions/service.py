@@ -7,6 +7,7 @@ PermissionNotGranted
 └── PermissionRejectedWithMessage   the user rejects it and says what to do instead: the turn goes on
 """
 
+import asyncio
 import base64
 import binascii
 import json
@@ -14,6 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import orjson
 
@@ -39,6 +42,8 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 
 PREFIX = "psv_"
 log = logging.getLogger(__name__)
+LONG_RULES = 10_000
+"""In characters, of all patterns."""
 MOST_OF_SESSION = 100
 """With so many waiting requests in a session clients may add none."""
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
@@ -200,7 +205,8 @@ class Permissions:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
         request, approved = check.request, await self.approved(check.location.project_id, check.owner)
         subjects = check.subjects or request.patterns
-        action = decide_permission(request.permission, subjects, check.ruleset, [*approved, *added])
+        decide = partial(decide_permission, request.permission, subjects, check.ruleset, [*approved, *added])
+        action = await asyncio.to_thread(decide) if _takes_long(check.ruleset, approved) else decide()
         if check.plugin_decision is None or action == "deny":
             return action
         decided = await check.plugin_decision(request, action)
@@ -271,6 +277,11 @@ class Permissions:
             return check is not None and await self._decide(check, added) == "allow"
         except PermissionVetoed:
             return False
+
+
+def _takes_long(*rulesets: Ruleset) -> bool:
+    """Whether all others would wait meanwhile: of a project's rules there may be thousands, and each may be long."""
+    return sum(len(rule.pattern) for rule in chain(*rulesets)) > LONG_RULES
 
 
 def _read_answer(stored: str) -> PermissionAnswer:

@@ -1,12 +1,15 @@
 """Permissions and questions: a turn waits for a person."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import turns
 from turns import all_pending, bash, call, pending, reply, requests, say, states, statuses, talking, texts, tools
+
+from app.permissions import rules
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -116,6 +119,24 @@ async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp
         assert (app.directory / "a.txt").exists()
         offered = {tool.id for tool in requests(app)[0].tools}
     assert not offered & {"edit", "write", "multiedit"} and {"bash", "read"} <= offered
+
+
+@pytest.mark.parametrize("count", [1, 2_000])
+async def test_others_do_not_wait_while_thousands_of_rules_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    decide, threads = rules.decide_permission, list[threading.Thread]()
+
+    def noting(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return decide(*given)
+
+    monkeypatch.setattr(rules, "decide_permission", noting)
+    many = {"permission": {"bash": {f"run{number} a?c": "deny" for number in range(count)}}}
+    async with talking(tmp_path, config=many, turns=[[bash("run0 abc")], [say()]]) as (app, session):
+        await app.prompt(session, "Go")
+        assert "permission rule forbids" in (await states(app, session))[0]["error"]
+    assert all((thread is threading.main_thread()) == (count == 1) for thread in threads) and threads
 
 
 async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
