@@ -4,7 +4,7 @@ here; and stores sessions of documents, each document in one transaction and by 
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -16,7 +16,6 @@ from app.permissions.rules import within_limits
 from app.project.location import Location
 from app.project.snapshot.snapshots import Snapshots
 from app.record.repositories import session_rows, work_rows
-from app.record.writer import Tx
 from app.schema.base import SessionID, Wire
 from app.schema.errors import MessageAbortedError, MessageData, ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
@@ -136,9 +135,6 @@ class Destination:
         return self.location.path if self.is_here or session.path is None else session.path
 
 
-Beside = Callable[[Tx], None]
-
-
 class ImportedSessions(Wire):
     """The session as it is stored, and notes about what was left out of the document."""
 
@@ -166,10 +162,10 @@ class Importer:
         sessions = await self.store(document, destination)
         return ImportedSessions(info=await self._store.session(document.info.id), sessions=sessions, notes=notes)
 
-    async def store(self, document: SessionDocument, destination: Destination, beside: Beside | None = None) -> list[str]:
-        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. Stores all or nothing,
-        including what `beside` writes. The caller has checked the document, and decided about `parentID`, `share` and `revert`,
-        which are stored unchanged. Raises SessionExists and ProjectFull."""
+    async def store(self, document: SessionDocument, destination: Destination, fingerprint: str | None = None) -> list[str]:
+        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. Stores all or nothing.
+        The caller has checked the document, and decided about `parentID`, `share` and `revert`, which are stored unchanged.
+        `fingerprint`: of a session of OpenCode, by which the next import knows it. Raises SessionExists and ProjectFull."""
         await self._quota.require_room(destination.location.project_id)
         if destination.owner:
             self._store.note_owners()
@@ -187,13 +183,13 @@ class Importer:
                 own = tx.of(session.id)
                 own.create(session)
                 own.put_history(messages, parts, history.todo, history.diff)
-            if beside:
-                beside(tx.tx)
+            if fingerprint is not None:
+                tx.tx.execute(tx.tx.sql.put_imported, {"id": document.info.id, "fingerprint": fingerprint})
 
         await self._store.write(session_ids[0], location.directory, store)
         return session_ids
 
-    async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Beside) -> None:
+    async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, fingerprint: str) -> None:
         """Replaces a session that nobody uses by a later state of it. `stored`: the state to replace. Raises SessionChanged and
         ProjectFull."""
         location = destination.location
@@ -217,7 +213,7 @@ class Importer:
             tx.put_history(message_rows, part_rows)
             tx.put_todos(by.todo)
             tx.put_diff(by.diff)
-            beside(tx.tx)
+            tx.tx.execute(tx.tx.sql.put_imported, {"id": tx.session_id, "fingerprint": fingerprint})
 
         await self._store.write(stored.info.id, location.directory, replace)
 

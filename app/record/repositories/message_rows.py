@@ -233,17 +233,12 @@ def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> S
 # Forks.
 
 
-_EXTENTS = [
-    select(func.min(of.c.seq), func.max(of.c.seq)).where(of.c.session_id == bindparam("session")) for of in (MESSAGE, PART)
-]
-
-
 def history_extent(
     connection: Connection, session_id: str, message_id: str | None
 ) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
     """The sequence of the first message behind the history up to a message, or with None of the whole one; and the first and last
     sequence of all messages and of all parts. None for an unknown message."""
-    extents = [connection.execute(query, {"session": session_id}).one() for query in _EXTENTS]
-    messages, parts = ((first or 0, last or 0) for first, last in extents)
+    queries = [select(func.min(of.c.seq), func.max(of.c.seq)).where(of.c.session_id == session_id) for of in (MESSAGE, PART)]
+    messages, parts = ((first or 0, last or 0) for first, last in (connection.execute(query).one() for query in queries))
     before = messages[1] + 1 if message_id is None else message_seq(connection, session_id, message_id)
     return None if before is None else (before, messages, parts)

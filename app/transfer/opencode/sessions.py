@@ -21,7 +21,7 @@ from app.project.snapshot.snapshots import Snapshots, snapshot_dir
 from app.record import tables
 from app.record.postgres import Locks
 from app.record.repositories import session_rows
-from app.record.writer import Tx, Writer
+from app.record.writer import Writer
 from app.schema.errors import NotFound
 from app.schema.part import PatchPart, SnapshotPart, StepFinishPart, StepStartPart
 from app.schema.project import Project
@@ -184,18 +184,13 @@ class OpenCodeImport:
             return outcome
         is_here = await self._find(history.info.directory) is not None
         destination = Destination(await self._location(history), is_here=is_here)
-        row = {"id": session_id, "fingerprint": source}
-
-        def note(tx: Tx) -> None:
-            tx.execute(tx.sql.put_imported, row)
-
         if stored is None:
             await self._put_project(destination.location.project_id)
             document = SessionDocument.model_construct(**dict(history), children=[])
-            await self._importer.store(document, destination, note)
+            await self._importer.store(document, destination, source)
             return outcome
         try:
-            await self._importer.replace(stored, history, destination, note)
+            await self._importer.replace(stored, history, destination, source)
         except SessionChanged:
             return ImportOutcome.CHANGED_HERE
         return outcome
