@@ -141,6 +141,7 @@ def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
+        os.close(os.open(url.database, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite lets others read a new file
     # The pool rolls a returned connection back: a commit that fails, as on a full disk, leaves its transaction open.
     # Errors are logged, and quote no row.
     options: dict[str, Any] = {"pool_size": _READERS + 2, "paramstyle": "named", "hide_parameters": True}

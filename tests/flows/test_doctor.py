@@ -50,6 +50,7 @@ async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str) -> 
     with closing(sqlite3.connect(tmp_path / "data" / "opensession.db")) as database, database:
         database.executescript(DAMAGE)
     (tmp_path / "data").chmod(0o755)
+    (tmp_path / "data" / "opensession.db").chmod(0o644)
     code, output = await asyncio.to_thread(doctor)
     assert code == 1 and "6 faults" in output and "--repair would: delete them" in output
     assert "2 messages were left unfinished" in output

@@ -107,6 +107,14 @@ async def test_a_missing_data_directory_is_made_for_its_owner_alone(tmp_path: Pa
     assert stat.S_IMODE(directory.stat().st_mode) & 0o077 == 0
 
 
+async def test_a_database_in_a_directory_that_others_enter_is_its_owners_alone(tmp_path: Path) -> None:
+    """As a volume of Docker, or the state directory of a service."""
+    tmp_path.chmod(0o755)
+    make_engine(f"sqlite:///{tmp_path / 'opensession.db'}").connect().exec_driver_sql("CREATE TABLE t (a)")
+    made = list(tmp_path.glob("opensession.db*"))
+    assert len(made) > 1 and not any(stat.S_IMODE(file.stat().st_mode) & 0o077 for file in made)
+
+
 async def test_what_the_database_refuses_is_a_storage_error_that_quotes_no_row(storage: Storage, tmp_path: Path) -> None:
     """It is logged, and rows have what was said."""
     insert = text("INSERT INTO todo (session_id, body) VALUES ('ses_none', :body)")
