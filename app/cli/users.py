@@ -190,7 +190,7 @@ def _tokens() -> TokenStore:
 
 
 def _data_dir() -> Path:
-    """The data directory, to be written to."""
+    """The data directory, after checking that it can be written."""
     from app.record.engine import require_writable
 
     found = settings().data_dir

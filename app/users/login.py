@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from limits.aio.strategies import FixedWindowRateLimiter
 
 
-# Rate limits, counted by the library `limits`: in this server's memory, or in Redis for all servers at once.
+# Rate limits, counted by the library `limits`: in this server's memory, and in Redis for all servers together.
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ LIMIT = f"{FAILURES}/minute"
 
 
 class RateLimits:
-    """A window begins with the first hit. This server counts for itself too: what it has counted holds also before Redis answers,
-    and if Redis does not answer."""
+    """A window begins with the first hit. With Redis this server counts too: its own count holds until Redis answers, and if it
+    does not answer."""
 
     def __init__(self, redis_url: str | None = None) -> None:
         self._redis_url = redis_url
@@ -55,7 +55,7 @@ class RateLimits:
         return max(here, await self._in_redis(limit, key, hits=True))
 
     async def wait(self, limit: str, *key: str) -> int:
-        """As `hit`, without counting. At its return this server's count is the present one."""
+        """As `hit`, without counting. This server's count is read last, so that it is current when the method returns."""
         together = await self._in_redis(limit, key, hits=False)
         return max(together, await _seconds_to_wait(self._memory, limit, key, hits=False))
 

@@ -40,8 +40,8 @@ def open_file(path: Path, root: Root = ROOT) -> int:
 
 
 def opened(path: Path, root: Root = ROOT) -> BufferedReader:
-    """For reading, as by `open_file`. Raises IsADirectoryError for a directory, whose descriptor an opener closes and `fdopen`
-    leaves open."""
+    """For reading, as by `open_file`. Raises IsADirectoryError for a directory."""
+    # By an opener: unlike `os.fdopen` it closes the descriptor of a directory.
     return open(path, "rb", opener=lambda _path, _flags: open_file(path, root))
 
 
@@ -90,8 +90,8 @@ def _enter(folder: int, name: str, create: bool) -> int:
 
 @contextmanager
 def replacing(folder: int, name: str, temporary: str) -> Iterator[None]:
-    """The block makes the file `temporary` in an open folder, which then takes the place of `name`, atomically. Nothing is left
-    of it if the block fails."""
+    """The block writes the file `temporary` in an open folder; the file then replaces `name`, atomically. If the block fails
+    `temporary` is removed."""
     try:
         yield
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -187,7 +187,7 @@ class WebhookWorker:
             self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
 
     async def _deliver_or_end(self) -> bool:
-        """Whether this server delivers nothing more."""
+        """Returns True if this server delivers nothing more."""
         try:
             await self._deliver_new()
             return False
