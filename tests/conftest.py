@@ -3,7 +3,7 @@
 import gc
 import os
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ __all__ = ["figure", "pytest_terminal_summary"]
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from postgres import PostgresServer
+    from running_app import RunningApp
     from webhook_receiver import Receiver
 
 CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_", "OTEL_")
@@ -91,6 +92,20 @@ def receiver() -> Iterator["Receiver"]:
     from webhook_receiver import webhook_receiver
 
     with webhook_receiver() as running:
+        yield running
+
+
+@pytest.fixture
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator["RunningApp"]:
+    """A server in this process, whose model says `ok` to everything. A module's `SERVED_WITH` has other options of running_app,
+    and the `config` of the workspace."""
+    from running_app import running_app
+    from turns import configured
+
+    options = dict(getattr(request.module, "SERVED_WITH", {}))
+    if config := options.pop("config", None):
+        options["workspace"] = configured(tmp_path, config)
+    async with running_app(tmp_path, **options) as running:
         yield running
 
 

@@ -1,5 +1,4 @@
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from user_logins import user
 def password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the server, whose user is `opencode`."""
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    """A server whose model says `ok` to everything."""
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -3,7 +3,6 @@
 import base64
 import os
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ def write(path: Path, text: str | bytes = "x\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path.resolve()) as app:
-        yield app
 
 
 async def content(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> dict[str, Any]:
@@ -143,9 +136,12 @@ async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outsi
     types = {node["name"]: node["type"] for node in await listed(app, ".")}
     assert (types["in"], types["out"], types["itself"]) == ("directory", "file", "file")
     assert [node["path"] for node in await listed(app, "in")] == ["in/z"]
+    for path in ("in/z", f"{app.directory}/in/z", "./in/../src/z"):
+        assert (await content(app, path))["content"] == "x"
+    assert await found_files(app, query="link") == await found_files(app, query="secret") == []
     for path in ("out", "..", "/etc", "src/../../.."):
         assert (await listed(app, path, expect=403))["name"] == "FileForbiddenError"
-    for path in ("../secret.txt", "/etc/passwd", "link", "folder/secret.txt"):
+    for path in ("../secret.txt", "src/../../secret.txt", "/etc/passwd", "link", "folder/secret.txt", "../none"):
         assert (await content(app, path, expect=403))["name"] == "FileForbiddenError"
     for path in ("read/out/hostname", "list?path=out"):
         assert (await app.get(f"/api/fs/{path}", expect=403))["_tag"] == "ForbiddenError"
@@ -182,7 +178,9 @@ async def test_a_staged_change_counts_too_and_what_git_does_not_know_has_no_diff
     assert (await content(app, "a.txt"))["patch"]["hunks"][0]["lines"] == [" hello", "-world", "+there"]
     write(app.directory / "new.txt", "new\n")
     assert await content(app, "new.txt") == {"type": "text", "content": "new"}
-    for name in ("none.txt", "none/none.txt", "none.png", "", "a.txt/b"):
+    os.mkfifo(app.directory / "pipe")
+    (app.directory / "loop").symlink_to("loop")
+    for name in ("none.txt", "none/none.txt", "none.png", "", "a.txt/b", "x" * 300, "pipe", "loop"):
         assert await content(app, name) == {"type": "text", "content": ""}, "it is no file"
 
 
@@ -232,9 +230,9 @@ async def test_what_differs_from_head(app: RunningApp) -> None:
         write(app.directory / name, "1\n2\n\0" if name.endswith("bin") else "1\n2\n")
     commit(app.directory)
     (app.directory / "gone.txt").unlink()
-    for name, text in {"a.txt": "hello\nthere\nworld\n", "src/x.bin": "\0changed", "src/staged.txt": "1\n"}.items():
+    for name, text in {"a.txt": "hello\nthere\nworld\n", "src/x.bin": "\0changed", "src/sta\n\tged": "1\n"}.items():
         write(app.directory / name, text)
-    git(app.directory, "add", "src/staged.txt")
+    git(app.directory, "add", "src/sta\n\tged")
     write(app.directory / "new.txt", "1\n2\n3")
     write(app.directory / "new.png", PNG)
     write(app.directory / "x.log")
@@ -247,11 +245,11 @@ async def test_what_differs_from_head(app: RunningApp) -> None:
         ("new.png", 0, 0, "added"),
         ("new.txt", 3, 0, "added"),
         ("out", 1, 0, "added"),
-        ("src/staged.txt", 1, 0, "added"),
+        ("src/sta\n\tged", 1, 0, "added"),
         ("src/x.bin", 0, 0, "modified"),
     ]
     there = await app.get("/file/status", params={"directory": str(app.directory / "src")})
-    seen = {"../a.txt", "../gone.txt", "../new.png", "../new.txt", "../out", "staged.txt", "x.bin"}
+    seen = {"../a.txt", "../gone.txt", "../new.png", "../new.txt", "../out", "sta\n\tged", "x.bin"}
     assert {file["path"] for file in there} == seen, "seen from the directory"
 
 

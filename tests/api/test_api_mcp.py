@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,12 +19,7 @@ from turns import configured
 CONNECTED, DISABLED, NEEDS_AUTH = [{"status": status} for status in ("connected", "disabled", "needs_auth")]
 AUTH = "/mcp/web/auth"
 
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    config = {"mcp": {"plain": plain(), "off": plain(enabled=False)}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as running:
-        yield running
+SERVED_WITH = {"config": {"mcp": {"plain": plain(), "off": plain(enabled=False)}}}
 
 
 @pytest.fixture(scope="module")

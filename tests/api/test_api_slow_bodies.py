@@ -4,13 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from over_sockets import listening
-from running_app import RunningApp, running_app, text_part
+from running_app import RunningApp, text_part
 from turns import bash
 from user_logins import add_user, bearer
 
@@ -22,11 +21,7 @@ LARGE = {"title": "x" * 600_000}
 SENDERS = security.LARGE_AT_ONCE + 3
 JSON = {"content-type": "application/json"}
 
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, otherwise=[bash("sleep 60")]) as app:
-        yield app
+SERVED_WITH = {"otherwise": [bash("sleep 60")]}
 
 
 @pytest.fixture

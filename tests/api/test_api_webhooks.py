@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,7 @@ MANY = 1_000
 NEVER_CALLED = "http://127.0.0.1:1/hook"
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, webhook_private_addresses=True, metrics=True, max_webhooks=2) as running:
-        yield running
+SERVED_WITH = {"webhook_private_addresses": True, "metrics": True, "max_webhooks": 2}
 
 
 async def add(app: RunningApp, url: str, *events: str) -> tuple[dict[str, Any], str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp, running_app
-from turns import BIG, bash, configured, priced, requests, say, summarize, talking, texts, title_requests, types, until_stored
+from running_app import RunningApp
+from turns import BIG, bash, priced, requests, say, summarize, talking, texts, title_requests, types, until_stored
 
 from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
 from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
@@ -18,11 +18,7 @@ from app.turn import compaction
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}
 
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW))) as running:
-        yield running
+SERVED_WITH = {"config": priced(**WINDOW)}
 
 
 def request_texts(request: Any) -> list[str]:

@@ -2,11 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from running_app import RunningApp, running_app
 from turns import bash, say, texts, tools
 
@@ -24,16 +22,13 @@ def execute(app: RunningApp, statement: str, *values: Any) -> None:
     database.close()
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, otherwise=answer) as running:
-        yield running
-
-
 def answer(request: ModelRequest) -> ScriptedTurn:
     """It runs something when it is told to go."""
     is_new = "Go" in str(request.messages[-1:])
     return parse_turn([say("I run it."), bash("echo ran")] if is_new else [say("So it is.")])
+
+
+SERVED_WITH = {"otherwise": answer}
 
 
 async def talked(app: RunningApp) -> tuple[str, list[dict[str, Any]]]:

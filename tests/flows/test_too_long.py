@@ -1,6 +1,5 @@
 """A conversation that the provider refuses as too long, and one whose tokens nobody counts."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,7 @@ TOO_LONG: dict[str, Any] = {"status": 400, "message": "prompt is too long: 20831
 UNCOUNTED = {"usage": {"input": 0, "output": 0}}
 OF_SUMMARIES = "You write the hand-over of a conversation"
 
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as running:
-        yield running
+SERVED_WITH = {"config": priced()}
 
 
 def kinds(messages: list[dict[str, Any]]) -> list[str]:

@@ -4,6 +4,8 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from database_schema import database_schema
 from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
+from postgres import PostgresServer
 from sqlalchemy import Engine, inspect, text
 from typer.testing import CliRunner
 
@@ -22,7 +25,7 @@ from app.record.engine import make_engine
 from app.record.migrate import HEAD, migrations_dir, revision, upgrade
 from app.record.repositories import journal_rows, session_rows, webhook_rows, work_rows
 from app.record.tables import METADATA
-from app.record.text_search import FTS
+from app.record.text_search import FTS, TRIGRAMS
 from app.sessions.session_tx import UNKNOWN_BASIS
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +34,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     return make_engine(f"sqlite:///{tmp_path / 'opensession.db'}")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Of an empty database, another each time."""
+    if request.param == "postgresql":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        return postgres.new_database
+    numbers = count()
+    return lambda: f"sqlite:///{tmp_path / f'{next(numbers)}.db'}"
 
 
 SESSION = "session (id, project_id, directory, title_folded, updated, body)"
@@ -60,22 +73,26 @@ def schema(path: Path) -> list[tuple[str, str]]:
 
 
 def is_of_text_index(difference: Any) -> bool:
-    """The tables of FTS5 are made without SQLAlchemy."""
-    return difference[0] == "remove_table" and difference[1].name.startswith(FTS)
+    """The tables of FTS5 and PostgreSQL's index are made without SQLAlchemy."""
+    name = difference[1].name
+    return (difference[0] == "remove_table" and name.startswith(FTS)) or name == TRIGRAMS
 
 
-def test_they_lead_from_nothing_to_exactly_the_declared_tables_which_a_new_database_has_too(
-    engine: Engine, tmp_path: Path
-) -> None:
-    migrated = make_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+def test_they_lead_from_nothing_to_exactly_the_declared_tables_which_a_new_database_has_too(new_url: Callable[[], str]) -> None:
+    migrated, new = make_engine(new_url()), make_engine(new_url())
     upgrade_to(migrated, HEAD)
     with migrated.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert [difference for difference in compare_metadata(context, METADATA) if not is_of_text_index(difference)] == []
         tables = {name for name in inspect(connection).get_table_names() if not name.startswith(FTS)}
     assert tables == {*METADATA.tables, "alembic_version"}
-    upgrade(engine)
-    assert database_schema(engine) == database_schema(migrated)
+    upgrade(new)
+    assert database_schema(new) == database_schema(migrated)
+    migrated.dispose()
+    new.dispose()
+
+
+def test_one_revision_is_the_newest() -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()))
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
@@ -209,13 +226,13 @@ def test_an_upgrade_that_fails_leaves_nothing_half_made(engine: Engine, tmp_path
     assert [name for name, _ in schema(tmp_path / "opensession.db")] == ["part"]
 
 
-def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
-    path = tmp_path / "opensession.db"
+def test_two_processes_at_once_migrate_once(new_url: Callable[[], str]) -> None:
+    url = new_url()
     code = (
         "import sys; from app.record.engine import make_engine; from app.record.migrate import upgrade;"
         "engine = make_engine(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); upgrade(engine)"
     )
-    command = [sys.executable, "-c", code, f"sqlite:///{path}"]
+    command = [sys.executable, "-c", code, url]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     both = [subprocess.Popen(command, cwd=ROOT, text=True, **pipes) for _ in range(2)]
     for process in both:
@@ -226,8 +243,10 @@ def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
         process.stdin.flush()
     errors = [process.communicate(timeout=180)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
-    assert "counter" in dict(schema(path))
-    assert values_of(make_engine(f"sqlite:///{path}"), "SELECT version_num FROM alembic_version") == [HEAD]
+    engine = make_engine(url)
+    assert values_of(engine, "SELECT version_num FROM alembic_version") == [HEAD]
+    assert values_of(engine, "SELECT name FROM counter ORDER BY name") == ["identity", "journal"]
+    engine.dispose()
 
 
 COMMANDS = ["serve --port 0", "migrate", "doctor", "stats", "user list", "session list", "prune --older-than 1d", "run Hi"]

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,7 +10,7 @@ import orjson
 import pytest
 from fastapi import FastAPI
 from over_sockets import listening
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 
 from app import http_server
 from app.api import security
@@ -24,11 +23,7 @@ GET = b"GET /global/health" + HOST
 STREAM = b"GET /event" + HOST + b"\r\n"
 POST = b"POST /session" + HOST + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path, max_head_bytes=4000, max_connections=3) as app:
-        yield app
+SERVED_WITH = {"max_head_bytes": 4000, "max_connections": 3}
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from api_parity import ANYTHING, DESCRIPTIONS, TESTS, Json, content, described, 
 from every_route import api_routes
 from fastapi.dependencies.models import Dependant
 from pydantic import BaseModel, ValidationError
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 
 from app.project.config.keys import UNUSED, unused_keys
 from app.project.location import Location
@@ -42,12 +41,6 @@ OF_CLIENTS = {"$schema", "theme", "keybinds", "tui", "layout", "username", "disa
 """Keys of the configuration that clients read from `GET /config`."""
 OLD_NAMES = {"maxSteps"}
 """Taken for the new ones where they are read."""
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 def filled(path: str) -> str:

@@ -1,10 +1,9 @@
 """The golden sequences of events: a turn of text, a turn with a tool, and what every frame looks like."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
 from turns import call, say
@@ -12,12 +11,6 @@ from turns import call, say
 TEXT_TURN = [{"reasoning": "Hm.", "chunks": 1}, say("Hello there.", chunks=2)]
 TOOL_TURN = [[call("read", filePath="a.txt")], [say("It says hello.", chunks=1)]]
 LATE = {"session.updated", "session.diff", "message.updated user"}
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 def shape(event: Received) -> str:

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from cable import Cable, CommitCable, StandstillCable, laid
-from database_schema import database_schema
 from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, migrated
 from running_app import running_app
-from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy import Connection, make_url, text
 from storage_parts import Storage, event, open_storage_at, saying, session_row, writing
 
 # Collected here once more, they find this module's `storage`.
@@ -29,10 +26,9 @@ from typer.testing import CliRunner
 from app import cli
 from app.record.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
 from app.record.maintenance import check
-from app.record.migrate import HEAD, require_current, revision, upgrade
+from app.record.migrate import HEAD, require_current, upgrade
 from app.record.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown, postgres_engine, wait_for_writers
-from app.record.tables import EVENT, METADATA, SESSION
-from app.record.text_search import TRIGRAMS
+from app.record.tables import EVENT, SESSION
 from app.record.writer import Lease, Tx, Work
 from app.schema.errors import SessionBusy
 from app.schema.part import Tokens
@@ -161,22 +157,7 @@ async def test_a_server_that_stands_still_does_not_hold_the_others_up(
             await standing
 
 
-# The schema.
-
-
-def test_the_migrations_make_exactly_the_declared_tables_and_those_of_a_new_database(
-    empty_url: str, postgres: PostgresServer
-) -> None:
-    made, engine = make_engine(migrated(postgres)), make_engine(empty_url)
-    upgrade_to(engine, HEAD)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        differences = compare_metadata(context, METADATA)
-        assert [difference[1].name for difference in differences] == [TRIGRAMS], "made without SQLAlchemy"
-        assert set(inspect(connection).get_table_names()) == {*METADATA.tables, "alembic_version"}
-    assert database_schema(made) == database_schema(engine)
-    made.dispose()
-    engine.dispose()
+# The schema. That the migrations make it, tests/migrations shows.
 
 
 def test_snapshots_reverts_and_events_of_an_older_database_get_columns(empty_url: str) -> None:
@@ -188,32 +169,6 @@ def test_snapshots_reverts_and_events_of_an_older_database_get_columns(empty_url
     upgrade(engine)
     check_steps_and_reverts(engine)
     check_events(engine)
-    engine.dispose()
-
-
-def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
-    together, failed = threading.Barrier(2), []
-
-    def migrate() -> None:
-        engine = make_engine(empty_url)
-        together.wait(60)
-        try:
-            upgrade(engine)
-        except StorageError as error:
-            failed.append(error)
-        engine.dispose()
-
-    threads = [threading.Thread(target=migrate) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failed == []
-    engine = make_engine(empty_url)
-    with engine.connect() as connection:
-        assert revision(connection) == HEAD
-        names = connection.execute(text("SELECT name FROM counter ORDER BY name")).scalars().all()
-        assert names == ["identity", "journal"]
     engine.dispose()
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 from search_places import search_place
 
-from app.project.snapshot.trees import changes
 from app.workspace.browse.content import parse_hunks
-from app.workspace.browse.search import FileSearch, best, list_names
+from app.workspace.browse.search import FileSearch, best
 
 HIDDEN = [".env/", "environment.py"]
 NAMES = ["src/", "src/tool/", "README.md", "src/main.py", "src/tool/ripgrep.py", "src/tool/strip.py", ".github/ci.yml"]
@@ -60,18 +59,6 @@ def test_what_matches_is_found(query: str, names: list[str], limit: int, found: 
     assert best(query, names, limit) == found
 
 
-async def test_listed_are_files_that_are_not_ignored_and_the_folders_above_them_without_links(
-    project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    outside = write(tmp_path_factory.mktemp("outside") / "secret.txt")
-    (project / "link").symlink_to(outside.parent)
-    (project / "secret.txt").symlink_to(outside)
-    names = await list_names(search_place(project))
-    assert names["file"] == [".gitignore", "b.txt", "src/deep/er/a.py"]
-    assert names["directory"] == ["src/", "src/deep/", "src/deep/er/"]
-    assert await FileSearch().find(search_place(project), "secret", "all", 10) == []
-
-
 async def test_a_listing_is_used_again_while_it_is_fresh(project: Path) -> None:
     fresh, old = FileSearch(fresh_seconds=60), FileSearch(fresh_seconds=0)
     for search in (fresh, old):
@@ -81,23 +68,6 @@ async def test_a_listing_is_used_again_while_it_is_fresh(project: Path) -> None:
     assert await fresh.find(search_place(project), "new", "file", 10) == []
     assert await old.find(search_place(project), "new", "file", 10) == ["new.txt"]
     assert await FileSearch().find(search_place(project), "new", "file", 10) == ["new.txt"]
-
-
-# What git prints.
-
-RAW = (
-    b":100644 000000 aaaaaaa 0000000 D\0gone.txt\0"
-    b":000000 100644 0000000 bbbbbbb A\0new\n\tline\0"
-    b":100644 100644 ccccccc 0000000 M\0x.bin\0"
-)
-NUMBERS = b"0\t3\tgone.txt\0" + b"2\t0\tnew\n\tline\0" + b"-\t-\tx.bin\0"
-CHANGES = [("gone.txt", 0, 3, "deleted"), ("new\n\tline", 2, 0, "added"), ("x.bin", None, None, "modified")]
-
-
-def test_git_s_changes_and_numbers_are_put_together() -> None:
-    found = changes(RAW + NUMBERS)
-    assert [(change.path, change.additions, change.deletions, change.status) for change in found] == CHANGES
-    assert changes(b"") == []
 
 
 def test_counts_of_one_and_missing_newlines_in_a_hunk() -> None:
