@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,9 @@ if TYPE_CHECKING:
 
 CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_", "OTEL_")
 
-SLOWEST_FIRST = (
-    *("replicas", "faults", "page", "clients", "client_package", "deploy", "docs"),
-    *("flows", "api", "wire", "migrations", "architecture", "unit"),
-)
-"""A slow file that starts last keeps one process busy while the others have nothing left to do."""
+WAITING = ("replicas", "faults", "page", "clients", "client_package", "deploy", "docs")
+COMPUTING = ("flows", "api", "wire", "migrations", "architecture", "unit")
+"""Both the slowest first: a slow file that starts last keeps one process busy while the others have nothing left to do."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,9 +36,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files that wait and files that compute take turns, so that the cores have something to do all the time."""
     if hasattr(config, "workerinput"):
-        rank = {config.rootpath / "tests" / name: place for place, name in enumerate(SLOWEST_FIRST)}
-        items.sort(key=lambda item: min((rank[parent] for parent in item.path.parents if parent in rank), default=0))
+        tests = config.rootpath / "tests"
+        files = dict.fromkeys(item.path for item in items)
+        kinds = [[file for name in names for file in files if tests / name in file.parents] for names in (WAITING, COMPUTING)]
+        order = {file: place for place, file in enumerate(chain.from_iterable(zip_longest(*kinds)))}
+        items.sort(key=lambda item: order.get(item.path, 0))
 
 
 def pytest_collection_finish() -> None:
