@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, serving_here
 
 from opensession_client import Opensession
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("client"), environment) as running:
+    with serving_here(tmp_path_factory.mktemp("client")) as running:
         yield running
 
 

@@ -1,11 +1,10 @@
 """The client with a server that wants a login, and with subagents that need permissions."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, serving_here
 
 from app.users.tokens import TokenStore
 from opensession_client import LoginRequired, Opensession, StreamedEvent, operations, session_id_of
@@ -22,11 +21,7 @@ TURNS = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    directory = tmp_path_factory.mktemp("logins")
-    (directory / "script.json").write_text(json.dumps({"turns": TURNS}))
-    command, environment = this_checkout()
-    settings = {"OPENCODE_SERVER_PASSWORD": "secret", "OPENSESSION_SCRIPT": str(directory / "script.json")}
-    with serving(command, directory, {**environment, **settings}) as running:
+    with serving_here(tmp_path_factory.mktemp("logins"), turns=TURNS, OPENCODE_SERVER_PASSWORD="secret") as running:
         (running.workspace / "opencode.json").write_text('{"permission": {"bash": "ask"}}')
         yield running
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from acp_editor import Desk
 from model_server import ModelServer, model_server
-from running_server import RunningServer, needed, new_workspace, serving, skip_or_fail, this_checkout
+from running_server import RunningServer, needed, new_workspace, serving_here, skip_or_fail
 
 CLIENTS = Path(__file__).parent
 
@@ -33,15 +33,10 @@ def node_modules() -> Path:
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One of the module's own. Its `CONFIG` is the server's configuration, its `SCRIPT` what the model plays."""
-    command, environment = this_checkout()
-    directory = tmp_path_factory.mktemp("server")
-    if config := getattr(request.module, "CONFIG", None):
-        environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"}
-    if script := getattr(request.module, "SCRIPT", None):
-        (directory / "script.json").write_text(json.dumps(script))
-        environment["OPENSESSION_SCRIPT"] = str(directory / "script.json")
-    with serving(command, directory, environment) as running:
+    """One of the module's own. Its `CONFIG` is the server's configuration, its `SCRIPT` the turns that the model plays."""
+    config, turns = (getattr(request.module, name, None) for name in ("CONFIG", "SCRIPT"))
+    environment = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"} if config else {}
+    with serving_here(tmp_path_factory.mktemp("server"), turns=turns, **environment) as running:
         yield running
 
 

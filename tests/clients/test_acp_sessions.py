@@ -11,7 +11,7 @@ import pytest
 from acp import schema
 from acp_editor import SECONDS, Desk, Editor
 from mcp_servers import plain
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, serving_here
 from turns import call, say, task
 
 
@@ -252,9 +252,7 @@ async def test_an_editor_that_comes_later_is_asked_what_the_session_and_its_suba
     """And may answer it."""
     read = call("read", filePath="/etc/hosts")
     desk.script([read], [say("Read.")], [task()], [read], [say("The subagent is done.")], [say("All done.")])
-    command, environment = this_checkout()
-    (tmp_path / "far").mkdir()
-    with serving(command, tmp_path / "far", {**environment, **desk.variables}) as server:
+    with serving_here(tmp_path / "far", **desk.variables) as server:
         near = desk.beside(server.workspace, server.base)
         async with near.session(withholds=True) as first:
             for _ in ("by itself", "by its subagent"):
@@ -268,9 +266,7 @@ async def test_an_editor_that_comes_later_is_asked_what_the_session_and_its_suba
 
 
 async def test_a_login_is_needed_where_the_server_has_one(desk: Desk, tmp_path: Path) -> None:
-    command, environment = this_checkout()
-    (tmp_path / "guarded").mkdir()
-    with serving(command, tmp_path / "guarded", {**environment, "OPENCODE_SERVER_PASSWORD": "secret"}) as server:
+    with serving_here(tmp_path / "guarded", OPENCODE_SERVER_PASSWORD="secret") as server:
         near = desk.beside(server.workspace, server.base)
         async with near.editor() as editor:
             with pytest.raises(acp.RequestError) as refused:

@@ -15,14 +15,12 @@ def answering(fields: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"tool": "StructuredOutput", "args": fields}]
 
 
-SCRIPT = {
-    "turns": [
-        answering({**PARIS, "people": "many"}),
-        answering(PARIS),
-        answering(ROME),
-        *([{"text": "I know no city."}] for _ in range(3)),
-    ]
-}
+SCRIPT = [
+    answering({**PARIS, "people": "many"}),
+    answering(PARIS),
+    answering(ROME),
+    *([{"text": "I know no city."}] for _ in range(3)),
+]
 """A wrong answer and its correction, an answer to a stream, and a model that answers by text whatever it is told."""
 
 

@@ -17,7 +17,7 @@ from launcher import opensession
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
-from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving, this_checkout
+from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving_here, this_checkout
 
 from app.api.mcp_server.server import LONGEST_LINE
 from app.users.tokens import TokenStore
@@ -119,8 +119,7 @@ async def test_a_permission_is_answered_and_a_cancelled_call_aborts_the_turn(pro
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path, environment) as running:
+    with serving_here(tmp_path) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from turns import bash, call, say
 QUESTION = {"question": "Which?", "header": "Which", "options": [{"label": "A", "description": "the first"}]}
 COMMAND = "echo one && ls"
 TURNS = [[{"reasoning": "Hm."}, say("Let me see."), bash(COMMAND)], [call("question", questions=[QUESTION])], [say()]]
-SCRIPT = {"turns": 2 * TURNS}
+SCRIPT = 2 * TURNS
 CONFIG = {"permission": {"bash": "ask"}}
 
 

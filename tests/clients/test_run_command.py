@@ -16,7 +16,7 @@ import pytest
 from forked import PROGRAM
 from launcher import opensession
 from postgres import PostgresServer, migrated
-from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
+from running_server import clean_environment, new_workspace, serving_here, this_checkout
 from shell_commands import SECONDS, Shell
 from typer.testing import CliRunner
 
@@ -49,14 +49,6 @@ class Records(Shell):
 def shell(tmp_path: Path) -> Records:
     (tmp_path / "home").mkdir()
     return Records(new_workspace(tmp_path / "workspace"), tmp_path / "home", tmp_path / "data")
-
-
-@contextmanager
-def server_of(directory: Path, **environment: str) -> Iterator[RunningServer]:
-    command, needed = this_checkout()
-    directory.mkdir()
-    with serving(command, directory, {**needed, **environment}) as running:
-        yield running
 
 
 @contextmanager
@@ -245,7 +237,7 @@ def test_a_session_whose_command_was_killed_goes_on_with_the_next_prompt(shell: 
 
 
 def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Records, tmp_path: Path) -> None:
-    with server_of(tmp_path / "far", OPENCODE_SERVER_PASSWORD="secret") as server:
+    with serving_here(tmp_path / "far", OPENCODE_SERVER_PASSWORD="secret") as server:
         attach = ("--attach", server.base)
         assert "needs a login: set OPENSESSION_TOKEN, or" in shell.done("run", *attach, "x", code=1).stderr
         shell.environment["OPENCODE_SERVER_PASSWORD"] = "secret"
@@ -259,7 +251,7 @@ def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Records, t
 
 
 def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(shell: Records, tmp_path: Path) -> None:
-    with server_of(tmp_path / "near") as server:
+    with serving_here(tmp_path / "near") as server:
         near = Shell(server.workspace, shell.home, server.data)
         done = near.done("run", "long 3")
         assert done.stdout.strip() == long(3)

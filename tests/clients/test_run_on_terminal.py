@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doc_snippets import blocks, matches
 from launcher import opensession
-from running_server import ROOT, clean_environment, needed, new_workspace, serving, this_checkout
+from running_server import ROOT, clean_environment, needed, new_workspace, serving_here, this_checkout
 from terminal import Terminal, terminal
 
 SLOW = {"turns": [[{"text": "Let me think."}, {"sleep": 3600}]]}
@@ -85,9 +85,7 @@ def test_ctrl_c_stops_what_asks(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_quits_where_the_server_does_not_answer(tmp_path: Path, slow: str) -> None:
-    command, environment = this_checkout()
-    (tmp_path / "far").mkdir()
-    with serving(command, tmp_path / "far", {**environment, "OPENSESSION_SCRIPT": slow}) as server:
+    with serving_here(tmp_path / "far", OPENSESSION_SCRIPT=slow) as server:
         with running(tmp_path, "--attach", server.base, "x") as screen:
             screen.wait_for("Let me think.")
             os.kill(server.process.pid, signal.SIGSTOP)

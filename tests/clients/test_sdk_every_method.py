@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, serving_here
 
 SURFACES = {"v1": "@opencode-ai/sdk", "v2": "@opencode-ai/sdk/v2", "newest": "opencode-sdk-next/v2"}
 CONFIG = {"permission": {"bash": "ask"}, "command": {"greet": {"template": "long 3", "description": "Says what it can do"}}}
@@ -114,9 +114,8 @@ def surface(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def server(surface: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(CONFIG), "SHELL": "/bin/sh"}
-    with serving(command, tmp_path_factory.mktemp(surface), environment) as running:
+    environment = {"OPENCODE_CONFIG_CONTENT": json.dumps(CONFIG), "SHELL": "/bin/sh"}
+    with serving_here(tmp_path_factory.mktemp(surface), **environment) as running:
         skill = running.workspace / ".opencode" / "skill" / "greeting" / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text("---\nname: greeting\ndescription: How to greet\n---\nSay hello.\n")

@@ -74,7 +74,7 @@ def test_it_serves_a_prompt_outside_the_checkout(installed: dict[str, str], tmp_
         found = subprocess.check_output(where, cwd=server.workspace, env={**os.environ, **installed}, text=True)
         assert Path(found.strip()).is_relative_to(installed["PYTHONPATH"])
         with httpx2.Client(base_url=server.base, timeout=180) as http:
-            session, body = http.post("/session", json={}).json()["id"], {"parts": [{"type": "text", "text": "Say hello"}]}
+            session, body = http.post("/session", json={}).json()["id"], {"parts": [{"type": "text", "text": "long 1"}]}
             reply = http.post(f"/session/{session}/message", json=body).json()
         assert [part["type"] for part in reply["parts"]] == ["step-start", "text", "step-finish"]
         assert (server.data / "opensession.db").stat().st_size > 0

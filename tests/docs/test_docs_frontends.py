@@ -9,7 +9,7 @@ import pytest
 from chromium import chromium
 from doc_snippets import blocks
 from loopback import QuietHandler, on_loopback
-from running_server import ROOT, serving, this_checkout
+from running_server import ROOT, serving_here
 
 PAGE = b"""<!doctype html><title>waits</title><script>
   fetch("/api/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"title": "From a frontend"}' })
@@ -52,8 +52,7 @@ def ends_with(upstream: str) -> str:
 
 @pytest.mark.parametrize("variables", [recipe(), {}], ids=["recipe", "default"])
 def test_a_frontend_that_passes_the_origin_on_may_write_by_the_recipe_alone(variables: dict[str, str], tmp_path: Path) -> None:
-    command, environment = this_checkout()
-    with serving(command, tmp_path, {**environment, **variables}) as server:
+    with serving_here(tmp_path, **variables) as server:
         shown = ends_with(server.base)
         titles = [session["title"] for session in httpx2.get(f"{server.base}/session", timeout=60).json()]
     if variables:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from doc_snippets import Block, blocks, matches
 from identity_provider import identity_provider
-from running_server import ROOT, clean_environment, needed, serving, this_checkout
+from running_server import ROOT, clean_environment, needed, serving_here
 
 SHOWN_ISSUER = "https://login.example.com/realms/work"
 SUBJECT = "248289761001"
@@ -26,8 +26,7 @@ def test_the_settings_let_the_providers_users_in(tmp_path: Path) -> None:
         settings = dict(
             line.split("=", 1) for line in documented("ini oidc").code.replace(SHOWN_ISSUER, issuer.issuer).splitlines()
         )
-        command, environment = this_checkout()
-        with serving(command, tmp_path, {**environment, **settings}) as server:
+        with serving_here(tmp_path, **settings) as server:
             token = issuer.token(SUBJECT, realm_access={"roles": ["member"]})
             ran = subprocess.run(
                 ["sh", "-e", "-c", commands.code],

@@ -10,7 +10,7 @@ import pytest
 from deployment import COMMANDS
 from doc_snippets import KINDS, blocks, matches, prose, run_page
 from pydantic import TypeAdapter
-from running_server import ROOT, RunningServer, serving, this_checkout
+from running_server import ROOT, RunningServer, serving_here
 
 from app.schema.config import Config
 from app.schema.event import AnyEvent
@@ -49,8 +49,7 @@ PROGRAMS = [(page, kind) for page in PAGES for kind in KINDS if any(block.kind =
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
     """It may call this machine, as docs/webhooks.md says."""
-    command, environment = this_checkout()
-    with serving(command, tmp_path, {**environment, "OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES": "true"}) as running:
+    with serving_here(tmp_path, OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES="true") as running:
         yield running
 
 

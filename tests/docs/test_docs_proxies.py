@@ -9,7 +9,7 @@ import httpx2
 import pytest
 import running_server
 from doc_snippets import SHOWN_BASE, blocks
-from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
+from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving_here
 
 NAME = "agent.example.com"
 SECONDS = 5
@@ -50,8 +50,7 @@ def caddy(upstream: str, port: int, directory: Path) -> Command:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path, {**environment, "OPENSESSION_PUBLIC_URL": f"https://{NAME}"}) as running:
+    with serving_here(tmp_path, OPENSESSION_PUBLIC_URL=f"https://{NAME}") as running:
         yield running
 
 

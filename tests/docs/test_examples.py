@@ -1,30 +1,16 @@
 """The examples do what they say, against a server whose model plays a script."""
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
-from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
+from running_server import ROOT, RunningServer, clean_environment, needed, serving_here
 
 from app.users.tokens import TokenStore
 
-Turns = Sequence[Sequence[dict[str, Any]]]
 CLIENT, REVIEW = ROOT / "examples" / "client.py", ROOT / "examples" / "review-diff.sh"
 PASS, FAIL = "Fine.\nVERDICT: PASS", "Line 1 is wrong. I do not say VERDICT: PASS.\n\n**VERDICT: FAIL**"
-
-
-@contextmanager
-def scripted(directory: Path, turns: Turns) -> Iterator[RunningServer]:
-    script = directory / "script.json"
-    script.write_text(json.dumps({"turns": turns}))
-    command, environment = this_checkout()
-    with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as running:
-        yield running
 
 
 def run(server: RunningServer, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +31,7 @@ def test_the_client_prints_what_streams_and_refuses_what_is_asked(tmp_path: Path
         [{"tool": "bash", "args": {"command": "touch made", "description": "Makes it"}}],
         [{"status": 400, "message": "No such model"}],
     ]
-    with scripted(tmp_path, turns) as server:
+    with serving_here(tmp_path, turns=turns) as server:
         (server.workspace / "opencode.json").write_text('{"permission": {"bash": "ask"}}')
         said, refused, failed = (run(server, sys.executable, CLIENT, "Hi", "there") for _ in range(3))
         assert (said.returncode, said.stdout) == (0, "Hello, world.\n"), said.stderr
@@ -65,7 +51,7 @@ def test_a_review_s_verdict_is_its_exit_code(tmp_path: Path) -> None:
         needed(program)
     wants_to_write = [{"tool": "write", "args": {"filePath": "b.txt", "content": "x"}}]
     turns = [[{"text": PASS}], wants_to_write, [{"text": FAIL}], [{"text": "Well…"}], [{"status": 400, "message": "Refused"}]]
-    with scripted(tmp_path, turns) as server:
+    with serving_here(tmp_path, turns=turns) as server:
         unchanged = run(server, REVIEW, "HEAD")
         commit(server.workspace)
         reviews = [run(server, REVIEW, "HEAD~1") for _ in range(4)]
@@ -83,7 +69,7 @@ def test_a_review_s_verdict_is_its_exit_code(tmp_path: Path) -> None:
 def test_a_server_with_a_login_is_given_the_token(tmp_path: Path) -> None:
     for program in ("curl", "jq"):
         needed(program)
-    with scripted(tmp_path, [[{"text": PASS}], [{"text": PASS}]]) as server:
+    with serving_here(tmp_path, turns=[[{"text": PASS}]] * 2) as server:
         commit(server.workspace)
         token = TokenStore(server.data).create("ci")
         commands = [[sys.executable, CLIENT, "Hi"], [REVIEW, "HEAD~1"]]

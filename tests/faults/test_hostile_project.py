@@ -239,7 +239,7 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
     named = "docs/a.md"
     async with servers.start() as client:
         session = await client.session()
-        await client.prompt(session, "Hi")
+        await client.prompt(session, "long 1")
         before = peak_memory(client.process)
         (servers.workspace / ".git/info").mkdir()
         (servers.workspace / ".git/info/exclude").write_text("*")  # what lies in the project itself is snapshots' business
@@ -259,7 +259,7 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
         put(kind, servers.workspace / "AGENTS.md", tmp_path)
         put(kind, servers.workspace / named, tmp_path)
         (servers.workspace / "opencode.json").write_text(json.dumps({"instructions": ["docs/*.md", "**/x"]}))
-        assert (await client.prompt(session, "Hi"))["info"].get("error") is None
+        assert (await client.prompt(session, "long 1"))["info"].get("error") is None
         (servers.workspace / "opencode.json").write_text(json.dumps({"username": f"{{file:{named}}}"}))
         await client.http.get("/config")
         more = peak_memory(client.process) - before

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from otlp_receiver import otlp_receiver
 from running_app import PATIENCE, RunningApp, running_app
-from running_server import serving, this_checkout
+from running_server import serving_here
 from shell_commands import Shell
 from turns import bash, call, requests, say, talking, until
 from web_page import web_page
@@ -237,10 +237,8 @@ PROMPT = {"parts": [{"type": "text", "text": "Go"}], "model": {"providerID": "sc
 
 def lines_of_an_abort(directory: Path, *options: str, **environment: str) -> tuple[str, list[str]]:
     """The session, and what a server in a process of its own logged of a turn that was aborted and of what a client said."""
-    command, paths = this_checkout()
-    script, log = directory / "script.json", directory / "server.log"
-    script.write_text(json.dumps({"turns": [[{"text": SAID, "chunks": 1}, {"sleep": 60}]]}))
-    with serving([*command, *options], directory, {**paths, **environment, "OPENSESSION_SCRIPT": str(script)}) as server:
+    log, turns = directory / "server.log", [[{"text": SAID, "chunks": 1}, {"sleep": 60}]]
+    with serving_here(directory, *options, turns=turns, **environment) as server:
         begun = log.stat().st_size
         with httpx2.Client(base_url=server.base, timeout=60) as client:
             session: str = client.post("/session", json={"title": "named"}).json()["id"]

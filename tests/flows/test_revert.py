@@ -382,9 +382,12 @@ CHANGES = {
     "names beyond ASCII": "echo x > 日本語.txt; echo y > 'with space é.txt'; echo z > '-dash'",
     "CRLF": "printf 'one\\r\\ntwo\\r\\n' > a.txt",
     "the executable bit": "chmod +x a.txt; echo x > run.sh; chmod +x run.sh",
-    "a symbolic link": "ln -s a.txt link; ln -s /nowhere dangling",
+    "a symbolic link": "ln -s a.txt new; ln -s /nowhere dangling",
     "a file replaced by a link": "rm a.txt; ln -s /etc/hostname a.txt",
     "a file replaced by a directory": "rm a.txt; mkdir a.txt; echo x > a.txt/inside",
+    "a link replaced by a file": "rm link; echo x > link",
+    "a link deleted": "rm link",
+    "a directory replaced by a file": "rm -r d; echo x > d",
     "a file created and deleted in one turn": "echo x > gone.txt; rm gone.txt",
     "a file emptied": ": > a.txt",
 }
@@ -400,8 +403,10 @@ async def test_revert_and_unrevert_are_exact_for_files_of_all_kinds(app: Running
         return {str(path): path.read_bytes() for path in inside if path.name != "opencode"}
 
     for kind in CHANGES:
-        (app.directory / kind).mkdir()
-        (app.directory / kind / "a.txt").write_text("hello\nworld\n")
+        (app.directory / kind / "d" / "inner").mkdir(parents=True)
+        for name in ("a.txt", "d/inner/deep"):
+            (app.directory / kind / name).write_text("hello\nworld\n")
+        (app.directory / kind / "link").symlink_to("/nowhere/é")
     (app.directory / "a.txt").chmod(0o600)
     before, of_git_before = files(app.directory), of_git()
     changes = [bash(f"cd '{kind}'; {command}") for kind, command in CHANGES.items()]

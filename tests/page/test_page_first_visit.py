@@ -7,15 +7,14 @@ import pytest
 from model_server import ModelServer
 from page_desk import Desk
 from playwright.sync_api import expect
-from running_server import ROOT, RunningServer, serving, this_checkout
+from running_server import ROOT, RunningServer, serving_here
 
 TOUR = re.findall(r"^\d\. Prompt `([^`]+)`", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("first"), environment) as running:
+    with serving_here(tmp_path_factory.mktemp("first")) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from page_desk import PATIENCE_MS
 from playwright.sync_api import Browser, Page, expect
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, serving_here
 
 from app.users.tokens import TokenStore
 
@@ -14,8 +14,7 @@ PASSWORD = "pässword.of.three"
 
 @pytest.fixture(scope="module")
 def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("closed"), environment | {"OPENCODE_SERVER_PASSWORD": PASSWORD}) as running:
+    with serving_here(tmp_path_factory.mktemp("closed"), OPENCODE_SERVER_PASSWORD=PASSWORD) as running:
         yield running
 
 

@@ -1,5 +1,6 @@
 """A real server in its own process, workspace and data directory, for clients that know nothing of Python."""
 
+import json
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
 import psutil
 import pytest
@@ -123,6 +125,18 @@ def serving(command: list[str], directory: Path, environment: dict[str, str] | N
     new_workspace(directory / "workspace")
     (directory / "home").mkdir()
     with serving_again(command, directory, free_port(), environment) as running:
+        yield running
+
+
+@contextmanager
+def serving_here(directory: Path, *options: str, turns: Any = None, **environment: str) -> Iterator[RunningServer]:
+    """This checkout's server. `turns`: what its model plays; without them it goes by rules."""
+    directory.mkdir(exist_ok=True)
+    command, needed = this_checkout()
+    if turns is not None:
+        (directory / "script.json").write_text(json.dumps({"turns": turns}))
+        needed["OPENSESSION_SCRIPT"] = str(directory / "script.json")
+    with serving([*command, *options], directory, needed | environment) as running:
         yield running
 
 

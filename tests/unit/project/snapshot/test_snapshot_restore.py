@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from git_files import files, git, state
+from git_files import files, git
 from snapshot_project import Project
 
 from app.project.snapshot.capture import MAX_FILE_BYTES
@@ -43,21 +43,6 @@ async def test_each_path_may_come_from_a_snapshot_of_its_own(project: Project, s
     assert (a.read_text(), b.read_text()) == ("1", "2")
 
 
-async def test_the_reports_snapshot_undoes_the_restore(project: Project, snapshots: Snapshots) -> None:
-    project.write("a", "1")
-    project.write("dir/b", "1")
-    tree = await snapshots.track()
-    project.replace("a", "2", below="/now a directory")
-    project.write("dir/b", "2").chmod(0o755)
-    project.write("new", "2")
-    then = files(project.root)
-    paths = await snapshots.patch(tree)
-    report = await snapshots.restore(dict.fromkeys(paths, tree))
-    assert files(project.root) != then
-    await snapshots.restore(dict.fromkeys(paths, report.before))
-    assert files(project.root) == then
-
-
 CONTENTS = [b"", b"\0\xff\xfe\r\n", b"a\r\nb\r\n", b"a\nb\r\nc\r", "日本\n".encode("utf-16"), b"$Id$\n"]
 
 
@@ -87,23 +72,6 @@ async def test_the_executable_bit_comes_back_and_other_permissions_stay(project:
     report = await snapshots.restore(dict.fromkeys(paths, tree))
     assert set(report.restored) == set(paths)
     assert {path.name: path.stat().st_mode & 0o777 for path in paths} == {name: mode[2] for name, mode in modes.items()}
-
-
-async def test_links_files_and_directories_in_one_another_s_place(project: Project, snapshots: Snapshots) -> None:
-    for name, target in (("link", "file"), ("dangling", "/nowhere/é")):
-        (project.root / name).symlink_to(target)
-    for name in ("file", "a", "b/inner/deep"):
-        project.write(name, "x")
-    then, tree = files(project.root), await snapshots.track()
-    project.replace("link", "now a file")
-    project.replace("dangling")
-    project.replace("file", link="/etc/passwd")
-    project.replace("made", link="file")
-    project.replace("a", "x", below="/inner/deep")
-    project.replace("b", "x")
-    report = await snapshots.restore(dict.fromkeys(await snapshots.patch(tree), tree))
-    assert report.failures == [] and files(project.root) == then
-    assert [state(project.root / name) for name in ("link", "made")] == [("link", "file"), None]
 
 
 async def test_directories_emptied_by_a_deletion_go_but_not_the_sessions_own(project: Project) -> None:
