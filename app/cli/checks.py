@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,9 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
 
 
 async def _snapshots(settings: Settings, engine: Engine) -> list[Finding]:
-    locks = locks_of(engine)
-    try:
+    with suppress(StorageError), closing(locks_of(engine)) as locks:  # already reported as a fault of the database
         return await snapshots.check(settings.data_dir, locks)
-    except StorageError:  # already reported as a fault of the database
-        return []
-    finally:
-        locks.close()
+    return []
 
 
 async def _versions() -> list[Finding]:
