@@ -77,7 +77,7 @@ class Sandbox:
         if self._machine is None:
             _require_in_place(workspace.held)
             return Program(argv, directory, env)
-        named = _beside(workspace, named_by(argv, self._machine, workspace.walls)) if shows_named else ()
+        named = _named_by(argv, self._machine, workspace) if shows_named else ()
         scope = scope_of(self._machine, workspace, directory, granted, approved, named)
         assert scope.private is not None
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
@@ -114,14 +114,15 @@ def _require_in_place(held: Iterable[HeldDirectory]) -> None:
             raise DirectoryReplaced(one.path)
 
 
-def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS) -> list[FoundPath]:
-    """The files of a configured program: where it is installed, and the files and directories that its words name. Not files of
-    others, nor keys: judged by where a path leads."""
+def _named_by(argv: Sequence[str], machine: MachineFacts, workspace: SandboxWorkspace) -> list[FoundPath]:
+    """The files of a configured program outside of the project: where it is installed, and the files and directories that its
+    words name. Not files of others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
     installed = {_installation(path, machine.home) for path in (program, Path(os.path.realpath(program)))}
     named = [opened_for(path, machine) for path in words if path.is_absolute() and os.path.exists(path)]  # noqa: PTH110  as there
     found = found_paths([*(installed if program.is_absolute() and program.exists() else ()), *named])
-    return [place for place in found if _may_be_named(place.real, machine, walls)]
+    own = workspace.real_directories()
+    return [each for each in found if not _is_in(each.real, own) and _may_be_named(each.real, machine, workspace.walls)]
 
 
 def _installation(program: Path, home: Path) -> Path:
@@ -130,16 +131,10 @@ def _installation(program: Path, home: Path) -> Path:
     return Path(*parts[: parts.index("node_modules") + 1]) if "node_modules" in parts else prefix_of(program.parent, home)
 
 
-def _beside(workspace: SandboxWorkspace, named: Iterable[FoundPath]) -> list[FoundPath]:
-    """Paths in the project are open anyway, and writable."""
-    own = workspace.real_directories()
-    return [place for place in named if not any(place.real.is_relative_to(directory) for directory in own)]
-
-
 def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
-    if any(real.is_relative_to(root) for root in walls.hidden()):
+    if _is_in(real, walls.hidden()):
         return False
-    is_shown_to_all = any(real.is_relative_to(place) for place in (*machine.system, *machine.toolchains))
+    is_shown_to_all = _is_in(real, (*machine.system, *machine.toolchains))
     return is_shown_to_all or (may_be_shown(real, machine) and walls.admits(str(real)))
 
 
@@ -200,5 +195,5 @@ def _hidden(scope: SandboxScope, output: str, not_found: re.Pattern[str]) -> Ite
     return (path for path in paths if not _is_in(path, shown) or not _is_in(Path(os.path.realpath(path)), shown))
 
 
-def _is_in(path: Path, directories: Iterable[Path]) -> bool:
+def _is_in(path: Path, directories: Iterable[Path | str]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
