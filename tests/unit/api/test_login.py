@@ -177,12 +177,16 @@ async def test_a_window_ends_though_the_clock_was_put_back(time_of_limits: list[
     assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
 
 
-async def test_of_many_logins_at_one_moment_no_more_than_the_limit_are_tried(tokens: TokenStore) -> None:
+async def test_of_many_logins_at_one_moment_no_more_than_the_limit_are_tried(
+    tokens: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever these are: Redis answers in any order."""
+    tried: list[str] = []
     with running_redis() as redis:
         login = Login("opencode", "right", tokens, RateLimits(redis.url))
-        guesses = [*[basic("opencode:wrong")] * 30, basic("opencode:right")]
-        checked = await asyncio.gather(*(login.check(visit(), guess) for guess in guesses))
-        assert all(isinstance(one, LoginDenied) and one.retry_after for one in checked[FAILURES:]), "the right one too"
+        monkeypatch.setattr(login, "_is_password", lambda credentials: bool(tried.append(credentials)))
+        await asyncio.gather(*(login.check(visit(), basic("opencode:wrong")) for _ in range(31)))
+    assert 0 < len(tried) <= FAILURES
 
 
 async def test_servers_count_together_in_redis_and_alone_without_it(caplog: pytest.LogCaptureFixture) -> None:
