@@ -93,7 +93,7 @@ class Budgets:
         if limits == DayLimits():
             return
         used = await self._database.read(lambda connection: account_rows.usage(connection, name, today()))
-        if used is not None and (reached := _reached(limits, used.cost, used.tokens)):
+        if reached := _reached(limits, used.cost if used else 0.0, used.tokens if used else 0):
             raise BudgetUsedUp(f"The daily budget of {name} is used up: {reached}. The next day begins at 00:00 UTC.")
 
     async def _limits(self, name: str) -> DayLimits:

@@ -245,6 +245,9 @@ async def test_who_has_used_up_a_days_budget_gets_no_more_answers(app: RunningAp
         assert "1000 of 1000 tokens" in refused["data"]["message"] and not refused["data"]["isRetryable"]
         assert await anna.get("/session/status") == {}
         assert "error" not in (await bert.prompt(other["id"], "one"))["info"]
+    async with user(app, "cora", max_cost=0) as cora:
+        refused = (await cora.prompt((await cora.create_session(title="t"))["id"], "one"))["info"]["error"]
+        assert "0.00 of 0 dollars" in refused["data"]["message"], "nothing is nothing from the first call on"
 
 
 async def test_models_of_keys_that_a_user_has_replaced_are_closed(anna: RunningApp) -> None:
