@@ -11,7 +11,7 @@ from typing import Any
 
 from app.api.client import STOPPED, ApiClient, ApiRefused, Json, PromptOutcome, SessionFamily
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
-from app.cli.support import sessions_here, subject
+from app.cli.support import revealed, sessions_here, subject
 from app.util import clock, ids
 
 REPLIES = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "reject", "no": "reject"}
@@ -83,7 +83,7 @@ class RunView:
 
 
 def permission_texts(request: Json) -> list[Output]:
-    always = f" (always: {', '.join(request['always'])})" if request["always"] else ""
+    always = f" (always: {revealed(', '.join(request['always']))})" if request["always"] else ""
     return [
         Output(f"? May the agent do this: {subject(request)}", "asking"),
         Output(f"  y: once, a: always{always}, n: no > ", "asking", end=""),

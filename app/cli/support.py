@@ -5,7 +5,9 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import secrets
+import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -156,9 +158,23 @@ def readable(argument: str) -> str:
     return os.fsencode(argument).decode(errors="replace")
 
 
+_HIDING = frozenset({"Cc", "Cf", "Zl", "Zp"})
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
+
+
+def revealed(text: str) -> str:
+    """A character that hides or reorders others is shown by its number, so that what is allowed is what is read. As on the page
+    (text.js)."""
+    return "".join(f"⟨U+{ord(char):04X}⟩" if _hides(char) else char for char in text)
+
+
+def _hides(char: str) -> bool:
+    return char not in "\t\n" and (unicodedata.category(char) in _HIDING or _BLANK.match(char) is not None)
+
+
 def subject(request: dict[str, Any]) -> str:
     """What a permission request is about."""
-    return f"{request['permission']} {', '.join(request['patterns'])}".strip()
+    return revealed(f"{request['permission']} {', '.join(request['patterns'])}".strip())
 
 
 async def sessions_here(api: "ApiClient") -> list[Any]:

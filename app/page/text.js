@@ -3,7 +3,7 @@
 const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}]/gu;
 
 /** For commands, paths and diffs: a character that hides or reorders others is shown by its number, so that what is allowed is
- * what is read. */
+ * what is read. `app/cli/support.py` does the same. */
 export function revealed(text) {
   return String(text).replace(HIDDEN, (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }

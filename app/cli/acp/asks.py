@@ -7,7 +7,7 @@ from acp.helpers import text_block, tool_content
 
 from app.api.client import Json
 from app.cli.acp.tool_view import call_fields
-from app.cli.support import subject
+from app.cli.support import revealed, subject
 
 _REASONS = {
     "external_directory": "This is outside the project",
@@ -25,7 +25,7 @@ _OWN_ANSWER = "own"
 def reason(request: Json) -> str:
     """Why the user is asked."""
     reason_text = _REASONS.get(request["permission"], f"Your rules ask about {request['permission']}")
-    return f"{reason_text}: {', '.join(request['patterns'])}" if request["patterns"] else f"{reason_text}."
+    return revealed(f"{reason_text}: {', '.join(request['patterns'])}" if request["patterns"] else f"{reason_text}.")
 
 
 def permission_call(request: Json, part: Json | None, directory: str) -> schema.ToolCallUpdate:
@@ -39,7 +39,7 @@ def permission_call(request: Json, part: Json | None, directory: str) -> schema.
 
 
 def permission_options(request: Json) -> list[schema.PermissionOption]:
-    always = ", ".join(request["always"])
+    always = revealed(", ".join(request["always"]))
     return [
         schema.PermissionOption(option_id="once", kind="allow_once", name="Allow once"),
         *([schema.PermissionOption(option_id="always", kind="allow_always", name=f"Always allow: {always}")] if always else []),

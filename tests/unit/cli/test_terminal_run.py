@@ -229,6 +229,15 @@ def test_a_request_says_what_always_would_allow_and_a_question_numbers_its_optio
     assert texts == ["? Which?", "  1. red  warm", "  2. blue", "  a number, several with commas, or an answer of your own > "]
 
 
+def test_what_hides_or_reorders_others_is_shown_by_its_number_where_it_is_asked_about() -> None:
+    """As on the page."""
+    hidden = "\u00ad\u034f\u061c\u180e\u200b\u2028\u202e\u2066\u3164\ufeff\ufff9\U000e0041\x1b\r"
+    request = {"permission": "bash", "patterns": [f"echo {hidden}❤️ é 文"], "always": [f"{hidden} *"]}
+    numbers = "".join(f"⟨U+{ord(each):04X}⟩" for each in hidden)
+    asked, choices = (each.text for each in prompt_run.permission_texts(request))
+    assert asked == f"? May the agent do this: bash echo {numbers}❤️ é 文" and f"(always: {numbers} *)" in choices
+
+
 async def test_a_line_is_read_when_it_comes() -> None:
     reads, writes = os.pipe()
     os.write(writes, b"y\n")
