@@ -95,12 +95,15 @@ def _sandbox(settings: Settings) -> Finding:
 
 
 def _permissions(data_dir: Path) -> Iterator[Finding]:
-    open_to_others = [path for path in (data_dir, *(data_dir / name for name in _PRIVATE_FILES)) if _is_open(path)]
+    """A directory of another user, as a volume may be, cannot be closed: the files in it are."""
+    own = [data_dir] if data_dir.stat().st_uid == os.geteuid() else []
+    open_to_others = [path for path in (*own, *(data_dir / name for name in _PRIVATE_FILES)) if _is_open(path)]
     for path in open_to_others:
         mode = 0o700 if path.is_dir() else 0o600
         yield Finding("data directory", "fault", f"others may read {path}", f"chmod {mode:o}", partial(path.chmod, mode))
     if not open_to_others:
-        yield Finding("data directory", "fine", f"{data_dir}, for this user alone")
+        others = ", which others may enter; the files in it are" if _is_open(data_dir) else ","
+        yield Finding("data directory", "fine", f"{data_dir}{others} for this user alone")
 
 
 def _damaged_files(data_dir: Path) -> Iterator[Finding]:

@@ -139,6 +139,17 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
             audit_log.close()
 
 
+def _is_repaired(finding: "Finding") -> bool:
+    if finding.act is None:
+        return False
+    try:
+        finding.act()
+    except OSError as error:
+        typer.echo(f"{finding.subject} could not be repaired: {error}")
+        return False
+    return True
+
+
 def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
 ) -> None:
@@ -148,9 +159,7 @@ def doctor(
     findings = asyncio.run(examine(settings(), Path.cwd()))
     left: list[Finding] = []
     for finding in findings:
-        is_repaired = repair and finding.act is not None
-        if repair and finding.act:
-            finding.act()
+        is_repaired = repair and _is_repaired(finding)
         remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
         typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
         if finding.level == "fault" and not is_repaired:

@@ -1,6 +1,7 @@
 """`opensession doctor`: what it finds, what it repairs, how it ends; also on what several servers share."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -62,6 +63,29 @@ async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str) -> 
         (listed,) = await app.get("/session")
         assert (listed["id"], listed["title"]) == (session, "the one")
         assert texts((await app.messages(session))[-1]) == ["So it is."]
+
+
+def test_a_data_directory_of_another_user_may_be_entered_as_its_files_are_private(
+    tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the volume of the image is."""
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    (tmp_path / "data").chmod(0o1777)
+    code, output = doctor()
+    assert code == 0 and "the files in it are for this user alone" in output
+    (tmp_path / "data" / "opensession.db").chmod(0o644)
+    code, output = doctor()
+    assert code == 1 and f"others may read {tmp_path / 'data' / 'opensession.db'}" in output
+
+
+def test_what_cannot_be_repaired_is_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    (tmp_path / "data").chmod(0o755)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    code, output = doctor("--repair")
+    assert code == 1 and "could not be repaired: [Errno 1] Operation not permitted" in output and "1 faults" in output
 
 
 def test_files_of_keys_that_cannot_be_read_are_named(tmp_path: Path, session: str) -> None:
