@@ -195,7 +195,7 @@ class Login:
         if pty_id is None or pty_id != connected_terminal(scope["path"]):
             _log_refused(scope, "its connect ticket does not hold")
             return None
-        return AcceptedLogin("connect ticket", principal)
+        return AcceptedLogin(f"user {principal.name}, connect ticket" if principal.name else "connect ticket", principal)
 
     async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """Checks the `Authorization` header. `scope`: the request's (ASGI). A valid token is let in even from an address that

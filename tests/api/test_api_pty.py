@@ -274,6 +274,8 @@ async def test_a_ticket_opens_one_terminal_once(port: int, anna: RunningApp, mon
     async with at_terminal(port, first, ticket=opened) as client:
         await client.type("hello\n")
         await client.until("hello\r\nhello")
+    line = orjson.loads((anna.data_dir / "audit.log").read_bytes().splitlines()[-1])
+    assert (line["who"], line["path"]) == ("user anna, connect ticket", f"/pty/{first}/connect")
     for pty_id, used in ((first, opened), (second, other), (first, other)):
         assert await refusal(port, pty_id, ticket=used) == 403
     monkeypatch.setattr(tokens.clock, "now_ms", lambda: 2**60)
