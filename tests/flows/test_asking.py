@@ -9,7 +9,7 @@ import pytest
 import turns
 from turns import all_pending, bash, call, pending, reply, requests, say, states, statuses, talking, texts, tools
 
-from app.permissions import rules
+from app.permissions import service
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -125,13 +125,13 @@ async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp
 async def test_others_do_not_wait_while_thousands_of_rules_are_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    decide, threads = rules.decide_permission, list[threading.Thread]()
+    decide, threads = service.decide_permission, list[threading.Thread]()
 
     def noting(*given: Any) -> Any:
         threads.append(threading.current_thread())
         return decide(*given)
 
-    monkeypatch.setattr(rules, "decide_permission", noting)
+    monkeypatch.setattr(service, "decide_permission", noting)
     many = {"permission": {"bash": {f"run{number} a?c": "deny" for number in range(count)}}}
     async with talking(tmp_path, config=many, turns=[[bash("run0 abc")], [say()]]) as (app, session):
         await app.prompt(session, "Go")
