@@ -141,20 +141,15 @@ def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
-        _create(url.database)
+        # SQLite lets others read a new file. An existing one is not opened: closing it would drop this process's locks on it.
+        with suppress(FileExistsError):
+            os.close(os.open(url.database, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     # The pool rolls a returned connection back: a commit that fails, as on a full disk, leaves its transaction open.
     # Errors are logged, and quote no row.
     options: dict[str, Any] = {"pool_size": _READERS + 2, "paramstyle": "named", "hide_parameters": True}
     engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
     event.listen(engine, "connect", _configure_sqlite)
     return engine
-
-
-def _create(path: str) -> None:
-    """A new file is its owner's alone: SQLite would let others read it. One that is there is not opened, as its closing would end
-    the locks that SQLite holds on it for other connections of this process."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def require_writable(directory: Path, *files: Path) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +115,19 @@ async def test_a_database_in_a_directory_that_others_enter_is_its_owners_alone(t
     make_engine(f"sqlite:///{tmp_path / 'opensession.db'}").connect().exec_driver_sql("CREATE TABLE t (a)")
     made = list(tmp_path.glob("opensession.db*"))
     assert len(made) > 1 and not any(stat.S_IMODE(file.stat().st_mode) & 0o077 for file in made)
+
+
+def test_another_engine_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    """A process that closes a file once loses its locks on it: others take the database for unused then, and remove its log."""
+    path = tmp_path / "opensession.db"
+    with make_engine(f"sqlite:///{path}").connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (a)")
+        make_engine(f"sqlite:///{path}")
+        script = (
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE').fetchone())"
+        )
+        alone = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
+        assert "database is locked" in alone.stderr and "delete" not in alone.stdout
 
 
 async def test_what_the_database_refuses_is_a_storage_error_that_quotes_no_row(storage: Storage, tmp_path: Path) -> None:
