@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,13 +53,19 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Apart from the tests' own directories: pytest looks through all beside a new one to number it."""
+    return tmp_path_factory.mktemp("homes")
+
+
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain_environment(monkeypatch: pytest.MonkeyPatch, homes: Path) -> Path:
     """No flags, no keys, and an empty home; the keys and configuration of whoever runs the tests change nothing."""
     for name in os.environ:
         if name.startswith(CONFIGURING) or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
-    home = tmp_path_factory.mktemp("home")
+    home = Path(mkdtemp(dir=homes))
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
     return home
 
