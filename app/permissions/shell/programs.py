@@ -118,7 +118,7 @@ def changes_programs(assignment: str) -> bool:
 def _sed_runs(program: str) -> bool:
     """Whether a substitution in sed's language has a flag that runs or writes its result (`s/a/b/e`), or `e` stands behind an
     address that has other delimiters than `/`: `\\%a%e`. Any character may be one: with too many of them the answer is yes."""
-    within = {_RUNNING_SUBSTITUTION: r"s([^\\\n])", _RUNNING_BEHIND_ADDRESS: r"\\([^\w\s])"}
+    within = {_RUNNING_SUBSTITUTION: r"s(?=([^\\\n]))", _RUNNING_BEHIND_ADDRESS: r"\\([^\w\s])"}
     signs = {sign.replace("@", re.escape(mark)) for sign, delimiter in within.items() for mark in re.findall(delimiter, program)}
     return len(signs) > _MOST_DELIMITERS or any(re.search(sign, program) for sign in signs)
 
