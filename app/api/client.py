@@ -93,13 +93,14 @@ class ApiClient:
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
         if answer.has_redirect_location:
-            raise ApiRefused(f"{self._name} leads on to {answer.headers['location']}: name that address.", answer.status_code)
+            address = answer.headers["location"]
+            raise self.refusal(f"{self._name} leads on to {address}: name that address.", answer.status_code)
         if answer.is_error:
             raise self._refused(answer.status_code, answer.content)
         try:
             return orjson.loads(answer.content) if answer.content.strip() else None
         except orjson.JSONDecodeError:
-            raise ApiRefused(f"{self._name} answers {method} {path} with no JSON: it is another program's.") from None
+            raise self.refusal(f"{self._name} answers {method} {path} with no JSON: it is another program's.", 0) from None
 
     def _unreachable(self, error: Exception) -> Exception:
         return self.refusal(f"{self._name} cannot be reached: {error or type(error).__name__}", 0)

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
+from acp import RequestError
 
 from app.api import client as api_client
 from app.api.client import ApiClient, ApiRefused
+from app.cli.acp import editor_server
 
 GREETING = b'data: {"type":"server.connected"}\n\n'
 
@@ -70,8 +72,12 @@ async def test_after_a_silence_the_stream_is_asked_for_again() -> None:
 async def test_an_answer_that_is_not_the_servers_is_refused_in_a_sentence(answer: httpx2.Response, said: str) -> None:
     transport = httpx2.MockTransport(lambda request: answer)
     async with httpx2.AsyncClient(transport=transport, base_url="http://x") as http:
+        api = ApiClient(http, "The server")
         with pytest.raises(ApiRefused, match=said):
-            await ApiClient(http, "The server").get("/path")
+            await api.get("/path")
+        api.refusal = editor_server.refusal
+        with pytest.raises(RequestError, match=said):
+            await api.get("/path")
 
 
 async def test_a_server_that_never_says_a_word_is_given_up() -> None:
