@@ -1,6 +1,7 @@
 """What differs from a commit, and patches: `/vcs`, `/vcs/status`, `/vcs/diff`, `/vcs/diff/raw`, `/vcs/apply`."""
 
 import asyncio
+import errno
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -305,6 +306,31 @@ async def test_a_rename_and_a_copy(app: RunningApp) -> None:
     await apply(app, patch)
     assert (await status(app)).keys() == {"a.txt", "b.txt", "moved.txt", "c d.txt"}
     assert (app.directory / "moved.txt").read_text() == "hello\nworld\n" and not (app.directory / "a.txt").exists()
+
+
+async def test_what_a_failed_patch_has_removed_is_there_again(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was to put a folder in the place of a file that is there still."""
+    for name in ("0.txt", "1.txt"):
+        (app.directory / name).write_text("x\n")
+    commit(app.directory)
+    (app.directory / "a.txt").unlink()
+    (app.directory / "a.txt").mkdir()
+    (app.directory / "a.txt/inner").write_text("y\n")
+    git(app.directory, "rm", "-q", "0.txt", "1.txt")
+    git(app.directory, "add", "-A")
+    patch = git(app.directory, "diff", "--cached", "--no-renames")
+    git(app.directory, "reset", "-q", "--hard")
+    unlink = os.unlink
+
+    def unlink_others(path: str, **options: Any) -> None:
+        if path == "1.txt":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        unlink(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink_others)
+        told = await refused(app, patch)
+    assert "1.txt" in told and "undone" not in told and await status(app) == {}
 
 
 async def test_all_or_nothing_is_applied(app: RunningApp) -> None:

@@ -11,6 +11,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -212,7 +213,8 @@ def _write_states(checkout: HeldDirectory, names: Sequence[str], files: _FileSta
             if name in files:
                 write_file(checkout, name, files[name].data, executable=files[name].is_executable)
             else:
-                remove(checkout, name, checkout.real)
+                with suppress(NotADirectoryError):  # a file is where its folder would be: it is not there
+                    remove(checkout, name, checkout.real)
         except OSError as error:
             raise text_file.failure(action, checkout.path / name, error) from error
 
