@@ -158,11 +158,19 @@ async def test_a_collector_that_is_away_holds_nothing_up(tmp_path: Path, monkeyp
         assert texts(await app.prompt(session, "Go")) == ["Done."]
 
 
-async def test_a_variable_that_the_sdk_refuses_is_told_and_the_server_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "10"),  # less than a batch
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+    ],
+)
+async def test_a_variable_that_cannot_be_followed_is_told_and_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, value: str
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")  # less than a batch
+    monkeypatch.setenv(name, value)
     async with traced(tmp_path, [say("Done.")]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Done."]
     assert "no traces: an OTEL_… variable is wrong" in caplog.text

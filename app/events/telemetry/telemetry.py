@@ -30,6 +30,14 @@ def wants_traces(environ: Mapping[str, str]) -> bool:
     return exporter == "otlp" or (exporter == "" and any(environ.get(name) for name in endpoints))
 
 
+def require_http(environ: Mapping[str, str]) -> None:
+    """Raises ValueError for another protocol: its collector would not understand what is sent to it."""
+    names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    name = next((name for name in names if environ.get(name)), None)
+    if name and not environ[name].strip().lower().startswith("http/"):
+        raise ValueError(f"{name} is {environ[name]}, and traces are sent by http/protobuf alone")
+
+
 def service_name(environ: Mapping[str, str]) -> str:
     """A given name overrides the variables, so it repeats theirs."""
     if name := environ.get("OTEL_SERVICE_NAME"):
@@ -76,6 +84,7 @@ def open_telemetry(metrics: bool, environ: Mapping[str, str]) -> Telemetry:
 def _traces(environ: Mapping[str, str]) -> "Traces | None":
     """None without the SDK, or with a variable that it refuses: the variables may be meant for all programs of a machine."""
     try:
+        require_http(environ)
         from app.events.telemetry.traces import Traces
 
         captured = environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
