@@ -155,6 +155,7 @@ class PromptRun:
         self._answered: set[str] = set()
         """Requests whose answer is on its way: an announced reply may be this one."""
         self._asking = asyncio.Lock()
+        self._sending: asyncio.Task[Any] | None = None
         self._abort: asyncio.Task[Any] | None = None
 
     async def run(self, prompt: Json) -> int:
@@ -163,8 +164,10 @@ class PromptRun:
         events = self._api.events(self._session["directory"])
         try:
             await anext(events)  # the greeting: no event is missed from here on
-            await self._api.post(f"/session/{self._session['id']}/prompt_async", {"messageID": message_id, **prompt})
+            sent = self._api.post(f"/session/{self._session['id']}/prompt_async", {"messageID": message_id, **prompt})
+            self._sending = asyncio.create_task(sent)
             with _interrupts(self._interrupt):
+                await self._sending
                 await self._follow(events, outcome)
         finally:
             for task in self._asked.values():
@@ -192,7 +195,14 @@ class PromptRun:
 
     def _interrupt(self) -> None:
         self._view.say("Stopping the turn; Ctrl-C again quits at once.")
-        self._abort = asyncio.create_task(self._api.post(f"/session/{self._session['id']}/abort"))
+        self._abort = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        """When the prompt is accepted: an abort before that would leave it to be answered."""
+        assert self._sending is not None
+        await asyncio.wait([self._sending])
+        if not self._sending.cancelled() and self._sending.exception() is None:
+            await self._api.post(f"/session/{self._session['id']}/abort")
 
     # The agent's questions.
 

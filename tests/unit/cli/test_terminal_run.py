@@ -1,8 +1,12 @@
 """What `opensession run` shows of the events of a session, how a prompt ended, and what a typed line answers."""
 
+import asyncio
 import json
 import os
-from typing import Any
+import signal
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -236,6 +240,46 @@ def test_what_hides_or_reorders_others_is_shown_by_its_number_where_it_is_asked_
     numbers = "".join(f"⟨U+{ord(each):04X}⟩" for each in hidden)
     asked, choices = (each.text for each in prompt_run.permission_texts(request))
     assert asked == f"? May the agent do this: bash echo {numbers}❤️ é 文" and f"(always: {numbers} *)" in choices
+
+
+class SlowApi:
+    """Accepts a prompt when it is released, and aborts what it has accepted."""
+
+    def __init__(self) -> None:
+        self.events_of_it: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.prompted, self.released = asyncio.Event(), asyncio.Event()
+        self.accepted = False
+
+    async def events(self, _directory: str) -> AsyncIterator[dict[str, Any]]:
+        yield event("server.connected")
+        while True:
+            yield await self.events_of_it.get()
+
+    async def get(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+    async def post(self, path: str, body: Any = None) -> None:
+        if path.endswith("/prompt_async"):
+            self.prompted.set()
+            await self.released.wait()
+            self.accepted = True
+            self.events_of_it.put_nowait(message("user", body["messageID"]))
+        elif self.accepted:
+            self.events_of_it.put_nowait(IDLE)
+
+
+async def test_an_interrupt_before_the_prompt_is_accepted_stops_its_turn() -> None:
+    """Else it would be answered though nobody waits for it any more."""
+    api, notes = SlowApi(), list[str]()
+    view: Any = SimpleNamespace(show=lambda _: None, say=notes.append)
+    run = prompt_run.PromptRun(cast("Any", api), view, {"id": SESSION, "directory": "/x"})
+    running = asyncio.create_task(run.run({"parts": []}))
+    await api.prompted.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    while not notes:
+        await asyncio.sleep(0.01)
+    api.released.set()
+    assert await asyncio.wait_for(running, 10) == prompt_run.STOPPED and api.accepted
 
 
 async def test_a_line_is_read_when_it_comes() -> None:
