@@ -64,6 +64,7 @@ from app.turn.intake.session_actions import SessionActions
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
 from app.turn.runs.retention import Retention
+from app.turn.runs.user_changes import UserChanges
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
@@ -374,6 +375,7 @@ class Server:
             replicas=self.replicas,
             instances=self.instances,
             branches=self.branches,
+            user_changes=UserChanges(self.users, self.workspaces, self.live, self.terminals),
             live=self.live,
             bus=self.bus,
             outputs=self.outputs,

@@ -12,6 +12,7 @@ from app.record.engine import Database
 from app.record.repositories import account_rows
 from app.record.statements import statements
 from app.schema.model import Auth
+from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
 from app.users.users import Users
@@ -139,6 +140,11 @@ class ModelAccounts:
         self._keys = keys
         self._budgets = budgets
         self._shared_keys = shared_keys
+
+    async def may_work(self, name: str) -> bool:
+        """False for a user who was removed, or may only read."""
+        user = await self._users.get(name)
+        return user.principal().may_write if user else name.startswith(OIDC_PREFIX)
 
     async def for_user(self, name: str) -> ModelAccount:
         """A user who is not stored, as one of an identity provider may be, gets a member's account."""

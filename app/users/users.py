@@ -1,7 +1,7 @@
 """The stored users. `opensession user` writes them, servers read them again each second."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,13 +48,17 @@ class Users:
         self._sql = statements(database.dialect)
         self._users: Mapping[str, User] = {}
         self._read_at = float("-inf")
+        self.on_change: Callable[[Mapping[str, User]], None] = lambda _: None
+        """Called with the users before it when another reading differs."""
 
     async def all(self) -> Mapping[str, User]:
         """By name, at most a second old."""
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             began = time.monotonic()
             rows = await self._database.read(account_rows.users)
-            self._users, self._read_at = {row.name: _user(row) for row in rows}, began
+            before, self._users, self._read_at = self._users, {row.name: _user(row) for row in rows}, began
+            if before != self._users:
+                self.on_change(before)
         return self._users
 
     async def get(self, name: str) -> User | None:

@@ -19,6 +19,7 @@ from app.providers.connected import AuthStore, ProviderSettings, ServerKeys, ass
 from app.providers.registry import Providers, shared_scripted
 from app.providers.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.schema.config import Config
+from app.schema.errors import DirectoryForbidden
 from app.schema.model import Agent, Auth, Model
 from app.tools.external import custom_tools
 from app.tools.mcp.servers import McpServers, McpSettings
@@ -110,6 +111,13 @@ class Instances:
         account = await self._models.accounts.for_user(owner)
         self.workspaces.require_admitted(account.principal, cached.instance.sandbox_workspace.directories()[-1])
         return self._owned(cached, account)
+
+    async def get_unasked(self, directory: str, owner: str) -> Instance:
+        """As `get`, for stored work that no request begins now. Also raises DirectoryForbidden if the owner was removed, or may
+        only read."""
+        if owner and not await self._models.accounts.may_work(owner):
+            raise DirectoryForbidden(f"{owner}, whose session it is, was removed or may only read.", directory=directory)
+        return await self.get(directory, owner)
 
     def _owned(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
         made_for, before = cached.owned.get(account.principal.name, (None, None))

@@ -4,19 +4,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from alive import alive
 from running_app import RunningApp, running_app, text_part
 from sse_reader import Received
-from turns import bash, call, requests, say, texts, tools, until
+from turns import bash, call, infos, requests, say, texts, tools, until
 from typer.testing import CliRunner
-from user_logins import user
+from user_logins import add_user, user
 from webhook_receiver import webhook_receiver
 
 from app.cli import app as command
 from app.events.bus.base import NEVER_GIVEN, read_cursor
 from app.providers.registry import Providers
 from app.record.repositories import account_rows
+from app.users.principal import Role
+from app.users.users import User
 
 SECRET = say("the secret of anna")
 ASK = [{"permission": "bash", "pattern": "*", "action": "ask"}]
@@ -163,6 +166,50 @@ async def test_nothing_leads_a_member_out_of_their_roots(app: RunningApp, tmp_pa
         assert (await anna.get("/config"))["username"] == "ab"
         (own / "opencode.json").write_text(f'{{"username": "{{file:{note}}}"}}')
         assert "the secret of bert" not in str(await anna.get("/config", expect=500))
+
+
+@pytest.mark.parametrize("change", ["removed", "viewer", "other roots"])
+async def test_what_runs_for_a_user_ends_when_they_may_not_do_it_any_more(app: RunningApp, tmp_path: Path, change: str) -> None:
+    """A turn whose command runs, with what is queued behind it; one that waits for a permission; a shell line; a terminal."""
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    app.provider.add([bash("touch began; sleep 1000")], [bash("echo x")], [say("never said")], [say("never said")])
+    await add_user(app, "bert", roots=[own])
+    async with user(app, "anna", roots=[own]) as anna, user(app, "root", "admin") as root:
+        running, shell = await anna.create_session(title="t"), await anna.create_session(title="t")
+        await anna.prompt_async(running["id"], "one")
+        await until((own / "began").exists)
+        await anna.prompt_async(running["id"], "two", whenBusy="queue")
+        asking = await anna.create_session(title="t", permission=ASK)
+        async with anna.events() as events:
+            await anna.prompt_async(asking["id"], "three")
+            await events.until("permission.asked")
+        line = {"agent": "build", "command": "touch shell; sleep 1000"}
+        sent = asyncio.create_task(anna.client.post(f"/session/{shell['id']}/shell", json=line))
+        await until((own / "shell").exists)
+        terminal = await anna.post("/pty", {"command": "sleep", "args": ["1000"]})
+        users = app.services.users
+        if change == "removed":
+            await users.remove("anna")
+        elif change == "viewer":
+            await users.change(User("anna", Role.VIEWER, (str(own.resolve()),)))
+        else:
+            await users.change(User("anna", Role.MEMBER, (str(other.resolve()),)))
+        assert (await asyncio.wait_for(sent, 30)).status_code
+        await until(lambda: not psutil.pid_exists(terminal["pid"]), "the terminal's end")
+        directory = {"directory": str(own)}
+
+        async def is_idle() -> bool:
+            return not app.services.live.at_work and await root.get("/session/status", params=directory) == {}
+
+        await until(is_idle)
+        first, second = infos(await root.messages(running["id"]), "assistant")
+        assert first["error"]["name"] == "MessageAbortedError" and second["error"]["name"] == "UnknownError", (first, second)
+        [refused] = infos(await root.messages(asking["id"]), "assistant")
+        assert refused["error"]["name"] == "MessageAbortedError"
+        assert await root.get("/permission", params=directory) == [] and await root.get("/pty", params=directory) == []
+        assert "never said" not in str([await root.messages(each["id"]) for each in (running, asking, shell)])
 
 
 # Keys of users, and budgets.

@@ -14,6 +14,7 @@ from app.sessions.replay import Replay
 from app.sessions.replicas import Replicas
 from app.tools.truncation import OutputStore
 from app.turn.runs.retention import PruneRule, Retention
+from app.turn.runs.user_changes import UserChanges
 from app.util import clock
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
@@ -32,6 +33,7 @@ class Housekeeping:
     replicas: Replicas
     instances: Instances
     branches: Branches
+    user_changes: UserChanges
     live: LiveSessions
     bus: MemoryBus
     outputs: OutputStore
@@ -45,6 +47,7 @@ class Housekeeping:
     def start(self) -> None:
         for seconds, work, what in (
             (SECOND, self.branches.check_all, "looking for other branches"),
+            (SECOND, self.user_changes.look, "looking for users who were changed"),
             (FIVE_SECONDS, partial(tidy_trigrams, self.database), "tidying the search index"),
             (MINUTE, self.replay.trim, "trimming the event journal"),
             (min(MINUTE, self.idle_seconds), self.evict, "closing idle directories"),

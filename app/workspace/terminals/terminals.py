@@ -144,8 +144,10 @@ class Terminals:
 
     async def end_all(self, directory: str | None = None) -> None:
         """Ends the terminals of a directory; None: of all."""
-        ended = [each for each in self._terminals.values() if directory in (None, each.directory)]
-        await asyncio.gather(*map(self._remove, ended))
+        await self.end_where(lambda terminal: directory in (None, terminal.directory))
+
+    async def end_where(self, is_over: Callable[[Terminal], bool]) -> None:
+        await asyncio.gather(*map(self._remove, filter(is_over, list(self._terminals.values()))))
 
     async def close(self) -> None:
         """Ends all terminals; no more are made. Waits for those that are being removed already, too."""
