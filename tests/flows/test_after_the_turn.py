@@ -58,7 +58,8 @@ async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
     assert len(title_requests(app)) == 1
 
 
-async def test_a_title_is_requested_when_the_prompt_is_answered(tmp_path: Path) -> None:
+async def test_a_title_is_requested_when_the_prompt_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.turn.titles.PAUSE_SECONDS", 60)
     at_work: list[list[str]] = []
 
     def title(request: ModelRequest) -> ScriptedTurn:
