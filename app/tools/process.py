@@ -18,7 +18,7 @@ from typing import IO
 from app.project.sandbox.scope import Program
 from app.util import processes
 from app.util.environment import is_servers_own
-from app.util.processes import PipeReader
+from app.util.processes import pipe
 
 TERM_GRACE_SECONDS = 0.2
 """Seconds between SIGTERM and SIGKILL."""
@@ -117,19 +117,6 @@ async def _end_confined(process: Process) -> None:
 async def end_marked(program: Program, mark: str) -> None:
     if not program.is_confined:
         await asyncio.to_thread(processes.end, lambda found: found == mark)
-
-
-@asynccontextmanager
-async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
-    read_fd, write_fd = os.pipe()
-    with os.fdopen(write_fd, "wb", buffering=0) as write_end:
-        output = asyncio.StreamReader()
-        transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
-        try:
-            yield output, write_end
-        finally:
-            transport.close()
 
 
 @asynccontextmanager

@@ -11,10 +11,11 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 VARIABLE = "OPENSESSION_RUN"
 _PREFIX = f"{VARIABLE}=".encode()
@@ -198,3 +199,16 @@ class PipeReader(asyncio.ReadTransport):
         else:
             self._protocol.eof_received()
             self.close()
+
+
+@asynccontextmanager
+async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(write_fd, "wb", buffering=0) as write_end:
+        output = asyncio.StreamReader()
+        transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
+        try:
+            yield output, write_end
+        finally:
+            transport.close()

@@ -21,6 +21,7 @@ from app.schema.config import McpLocalConfig
 from app.tools.mcp.values import McpFailure, McpTarget, McpWatch
 from app.util import bounds, processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import pipe
 
 MOST_UNREADABLE = 100
 """Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
@@ -67,31 +68,33 @@ def _working_directory(target: McpTarget, cwd: str) -> Path:
 @asynccontextmanager
 async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
-    process = await asyncio.create_subprocess_exec(
-        *program.argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
-        cwd=program.cwd,
-        start_new_session=True,
-        limit=bounds.MAX_EVENT_BYTES,
-    )
-    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    pipes = _Pipes(process, received, watch)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pipes.read)
-        tasks.start_soon(pipes.read_errors)
-        tasks.start_soon(pipes.write, to_send)
-        try:
-            yield messages, outgoing
-        finally:
-            with CancelScope(shield=True):
-                messages.close()
-                outgoing.close()
-                await _end(process)
-            tasks.cancel_scope.cancel()
+    async with pipe() as (errors, sink):  # asyncio's own would stay open as long as a process that has inherited it
+        with sink:
+            process = await asyncio.create_subprocess_exec(
+                *program.argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=sink,
+                env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
+                cwd=program.cwd,
+                start_new_session=True,
+                limit=bounds.MAX_EVENT_BYTES,
+            )
+        received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+        pipes = _Pipes(process, errors, received, watch)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pipes.read)
+            tasks.start_soon(pipes.read_errors)
+            tasks.start_soon(pipes.write, to_send)
+            try:
+                yield messages, outgoing
+            finally:
+                with CancelScope(shield=True):
+                    messages.close()
+                    outgoing.close()
+                    await _end(process)
+                tasks.cancel_scope.cancel()
 
 
 class _Pipes:
@@ -100,13 +103,14 @@ class _Pipes:
     def __init__(
         self,
         process: asyncio.subprocess.Process,
+        errors: asyncio.StreamReader,
         received: MemoryObjectSendStream[SessionMessage | Exception],
         watch: McpWatch,
     ) -> None:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None and process.stdout is not None
         self._input = process.stdin
         self._output = process.stdout
-        self._errors = process.stderr
+        self._errors = errors
         self._last_errors = b""
         self._errors_ended = asyncio.Event()
         self._received = received

@@ -22,9 +22,10 @@ from pygls.io_ import run_async
 from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from app.project.sandbox.scope import Program
-from app.tools.process import end_group, end_marked, pipe, spawn, yield_processor
+from app.tools.process import end_group, end_marked, spawn, yield_processor
 from app.util import processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import pipe
 from app.util.tasks import forget_failure
 from app.workspace.lsp.server_messages import LspFailure
 

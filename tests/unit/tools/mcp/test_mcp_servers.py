@@ -260,6 +260,18 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
     assert time.monotonic() - began < 20 and not running(directory.path)
 
 
+async def test_a_process_that_outlives_its_program_keeps_no_pipe_to_it_open(directory: Directory) -> None:
+    left = program("sh", "-c", "env -i /bin/sleep 60 > /dev/null & echo $! > pid; read request")
+    directory.configure(left=left)
+    assert (await directory.status("left"))["status"] == "failed"
+    process = int((directory.path / "pid").read_text())
+    try:
+        own = [os.readlink(f"/dev/fd/{each}") for each in os.listdir("/dev/fd") if Path(f"/dev/fd/{each}").is_symlink()]
+        assert os.readlink(f"/proc/{process}/fd/2") not in own
+    finally:
+        os.kill(process, signal.SIGKILL)
+
+
 async def test_a_server_over_http_is_called_with_the_configured_headers_and_connected_again(directory: Directory) -> None:
     with over_http() as url:
         servers = directory.configure(web={"type": "remote", "url": url, "headers": {"x-team": "blue"}})
