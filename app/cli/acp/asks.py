@@ -35,7 +35,8 @@ def permission_call(request: Json, part: Json | None, directory: str) -> schema.
         call_id = (request.get("tool") or {}).get("callID") or request["id"]
         return schema.ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[shown_reason])
     fields = call_fields(part, directory)
-    return schema.ToolCallUpdate(**{**fields, "status": "pending", "content": [*(fields["content"] or []), shown_reason]})
+    asked = {"title": revealed(fields["title"]), "status": "pending", "content": [*(fields["content"] or []), shown_reason]}
+    return schema.ToolCallUpdate(**{**fields, **asked})
 
 
 def permission_options(request: Json) -> list[schema.PermissionOption]:

@@ -12,6 +12,7 @@ import pytest
 
 from app.api.client import PromptOutcome
 from app.cli import prompt_run
+from app.cli.acp import asks
 from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Output, Renderer, tool_lines
 
 SESSION, PROMPT, ANSWER = "ses_1", "msg_1", "msg_2"
@@ -240,6 +241,8 @@ def test_what_hides_or_reorders_others_is_shown_by_its_number_where_it_is_asked_
     numbers = "".join(f"⟨U+{ord(each):04X}⟩" for each in hidden)
     asked, choices = (each.text for each in prompt_run.permission_texts(request))
     assert asked == f"? May the agent do this: bash echo {numbers}❤️ é 文" and f"(always: {numbers} *)" in choices
+    part = {"id": "prt_1", "tool": "bash", "state": {"status": "pending", "input": {"command": "echo \u202eb a"}}}
+    assert asks.permission_call(request, part, "/work").title == "echo ⟨U+202E⟩b a"
 
 
 class SlowApi:
