@@ -254,6 +254,15 @@ async def test_one_that_is_locked_or_that_the_database_refuses_to_forget_stays(a
     assert await remove(app, directory) is True and not directory.exists()
 
 
+async def test_links_among_the_repositorys_worktrees_keep_none_from_being_removed(app: RunningApp) -> None:
+    directory, _ = await made(app)
+    entries = app.directory / ".git/worktrees"
+    for number in range(20):  # some of them are listed before it
+        (entries / f"{number}").symlink_to(directory.name)
+    assert await remove(app, directory) is True and not directory.exists()
+    assert not (entries / directory.name).exists()
+
+
 async def test_nothing_begins_in_one_that_is_being_removed(app: RunningApp) -> None:
     directory, query = await made(app)
     session = await app.post("/session", {}, **query)

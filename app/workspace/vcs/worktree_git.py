@@ -64,7 +64,7 @@ def forget(git: Git, worktree: Path) -> None:
     with suppress(FileNotFoundError), _opened(store / "worktrees", store) as entries:
         for name in os.listdir(entries):  # noqa: PTH208  a descriptor
             entry = store / "worktrees" / name
-            if read_small(entry / "gitdir", store).strip() != str(worktree / ".git"):
+            if entry.is_symlink() or read_small(entry / "gitdir", store).strip() != str(worktree / ".git"):
                 continue
             if status_of(entry / "locked", store) is not None:
                 raise OSError(errno.EBUSY, "it is locked (see `git worktree unlock`)", str(worktree))
