@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.project.config.errors import ConfigFrontmatterError
-from app.project.config.parse import validate
+from app.project.config.parse import MAX_VALUES, has_too_many_values, validate
 from app.project.config.sources import ConfigWatch
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
@@ -15,8 +15,6 @@ from app.schema.model import Skill
 from app.util.bounds import DEEPEST
 
 MAX_FRONTMATTER = 64 * 1024
-MAX_VALUES = 10_000
-"""The most values in a frontmatter: in YAML a few lines can stand for billions of values."""
 _TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^-{3,}\s*$")
 _NOT_PLAIN = ("'", '"', "|", ">", "{", "[", "&", "*", "!", "#")
@@ -52,7 +50,7 @@ def parse(text: str, path: Path) -> Document:
         problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
         raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
-    if _has_too_many_values(data):
+    if has_too_many_values(data):
         raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
     return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
 
@@ -67,17 +65,6 @@ def _require_shallow(head: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError(f"values are nested more than {DEEPEST} deep")
-
-
-def _has_too_many_values(data: Any) -> bool:
-    """Counts a repeated value each time."""
-    values = [data]
-    for _ in range(MAX_VALUES):
-        if not values:
-            return False
-        value = values.pop()
-        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return True
 
 
 def _quote_colon(line: str) -> str:

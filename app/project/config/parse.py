@@ -18,6 +18,8 @@ from app.util.bounds import DEEPEST, is_deeper
 from app.util.environment import is_servers_own
 from app.util.project_files import MAX_ALL_BYTES
 
+MAX_VALUES = 10_000
+"""The most values in a file: validating more of them stops the event loop, and in YAML a few lines can stand for billions."""
 _ADD_UP = ("plugin", "instructions")
 
 
@@ -152,7 +154,20 @@ def _json(text: str, path: str) -> Any:
         raise ConfigJsonError(path, str(error)) from error
     if is_deeper(found, DEEPEST):
         raise ConfigJsonError(path, f"it is nested more than {DEEPEST} deep")
+    if has_too_many_values(found):
+        raise ConfigJsonError(path, f"it has more than {MAX_VALUES} values")
     return found
+
+
+def has_too_many_values(data: Any) -> bool:
+    """Counts a repeated value each time."""
+    values = [data]
+    for _ in range(MAX_VALUES):
+        if not values:
+            return False
+        value = values.pop()
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return True
 
 
 def _kind(data: Any) -> str:

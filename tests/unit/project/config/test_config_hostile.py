@@ -224,6 +224,19 @@ def test_a_configuration_takes_neither_long_nor_much_memory(world: Any, kind: st
     assert time.thread_time() - began < MOST_SECONDS and peak < 150 * 2**20
 
 
+MANY = range(6_000)
+
+
+@pytest.mark.parametrize(
+    "content", [{"agent": {f"a{n}": {"prompt": "x"} for n in MANY}}, {"instructions": ["", *map(str, MANY), *map(str, MANY)]}]
+)
+def test_a_file_of_many_values_is_refused_and_named(world: Any, content: dict[str, Any]) -> None:
+    """It would be validated in one go, which nothing else can interrupt: 25,000 agents took seconds."""
+    world.project(content)
+    with pytest.raises(ServiceError, match=r"opencode\.json.* more than 10000 values"):
+        world.load()
+
+
 @pytest.mark.parametrize("kind", FRONTMATTERS)
 @pytest.mark.parametrize("place", ["agent/x.md", "command/x.md", "skill/x/SKILL.md"])
 def test_a_frontmatter_takes_neither_long_nor_much_memory_and_is_named(world: Any, kind: str, place: str) -> None:
