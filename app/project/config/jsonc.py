@@ -5,7 +5,8 @@ Comments and trailing commas are blanked in place, so every offset and line of t
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 STRING = r'"(?:[^"\\\n]|\\.?)*(?:"|(?=\n)|\Z)'
@@ -47,11 +48,22 @@ def loads(text: str) -> Any:
     return json.loads(blanked) if blanked.strip() else {}
 
 
-def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line, from 1, on which the deepest existing part of `path` begins; None if no part exists."""
+def line_finder(text: str) -> Callable[[Sequence[str | int]], int | None]:
+    """Finds the line, from 1, on which the deepest existing part of a path begins; None if no part exists. However many paths are
+    asked for, each object is read once."""
     blanked = strict(text)
-    member = _find(blanked, path, or_above=True)
-    return None if member is None else text.count("\n", 0, member.begin) + 1
+    by_key = cache(lambda start: {member.key: member for member in _members(blanked, start)})
+
+    def line_of(path: Sequence[str | int]) -> int | None:
+        start, found = _skip_space(blanked, 0), None
+        for key in path:
+            inner = by_key(start).get(key)
+            if inner is None:
+                break
+            start, found = inner.start, inner
+        return None if found is None else text.count("\n", 0, found.begin) + 1
+
+    return line_of
 
 
 def merge(text: str, update: Mapping[str, Any]) -> str:
@@ -107,15 +119,15 @@ def _root(blanked: str) -> tuple[int, int]:
     return start, _DECODER.raw_decode(blanked, start)[1]
 
 
-def _find(blanked: str, path: Sequence[str | int], *, or_above: bool = False) -> Member | None:
-    """None for an empty path and without such a member. `or_above`: then the deepest one on the way to it."""
+def _find(blanked: str, path: Sequence[str | int]) -> Member | None:
+    """None for an empty path and without such a member."""
     found: Member | None = None
     start = _skip_space(blanked, 0)
     for key in path:
         # The last of equal keys is the one that JSON readers take.
         inner = [member for member in _members(blanked, start) if member.key == key]
         if not inner:
-            return found if or_above else None
+            return None
         found = inner[-1]
         start = found.start
     return found

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,7 +122,8 @@ def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -
 
 def parse_literal(text: str, path: str) -> dict[str, Any]:
     """As `parse_layer`, without substitution."""
-    return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
+    finder = cache(jsonc.line_finder)
+    return validate(Config, _json(text, path), path, lambda where: finder(text)(where)).layer()
 
 
 def validate(

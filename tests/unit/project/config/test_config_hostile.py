@@ -189,6 +189,7 @@ TEXTS = {
     "a long number": '{"username": ' + "1" * MEGABYTE + "}",
     "commas and spaces": "{" + ("," + " " * 1000) * 1000,
     "deep options": '{"agent": {"x": {"options": ' + '{"a":' * 400 + "1" + "}" * 400 + "}}}",
+    "mistakes": '{"permission": {"bash": {"": "ask"' + "".join(f',"{n}":"no"' for n in range(9_000)) + "}}}",
     "long variables": '{"username": "' + "{env:LONG}" * 50_000 + '"}',
     "a file many times": '{"username": "' + "{file:long.txt}" * 50_000 + '"}',
 }
