@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -142,8 +142,12 @@ def _sqlite_engine(url: URL) -> Engine:
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
         # SQLite lets others read a new file. An existing one is not opened: closing it would drop this process's locks on it.
-        with suppress(FileExistsError):
+        try:
             os.close(os.open(url.database, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise _unwritable(Path(url.database), error.strerror or str(error)) from error
     # The pool rolls a returned connection back: a commit that fails, as on a full disk, leaves its transaction open.
     # Errors are logged, and quote no row.
     options: dict[str, Any] = {"pool_size": _READERS + 2, "paramstyle": "named", "hide_parameters": True}

@@ -1,6 +1,8 @@
 """The engine: one writer, readers that see one state, an SQLite that keeps what it acknowledged and is shared in turns."""
 
 import asyncio
+import errno
+import os
 import stat
 import subprocess
 import sys
@@ -115,6 +117,15 @@ async def test_a_database_in_a_directory_that_others_enter_is_its_owners_alone(t
     make_engine(f"sqlite:///{tmp_path / 'opensession.db'}").connect().exec_driver_sql("CREATE TABLE t (a)")
     made = list(tmp_path.glob("opensession.db*"))
     assert len(made) > 1 and not any(stat.S_IMODE(file.stat().st_mode) & 0o077 for file in made)
+
+
+def test_a_database_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(DatabaseUnusable, match="No space left on device"):
+        make_engine(f"sqlite:///{tmp_path / 'opensession.db'}")
 
 
 def test_another_engine_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
