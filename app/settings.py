@@ -16,7 +16,7 @@ _OF_OTHERS = re.compile(rf"{PREFIX}(TOKEN|URL|RUN|INSIDE_.*|PORT|PORT_.*|SERVICE
 """Variables of clients, of the programs that servers start, and those by which Kubernetes tells of a service of this name."""
 LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
-_LONGEST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 """A timer takes no more."""
 
 
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 
-    shutdown_seconds: float = Field(default=7, ge=0, le=_LONGEST_SECONDS)
+    shutdown_seconds: float = Field(default=7, ge=0, le=_MAX_SECONDS)
     """Seconds that running turns may take to finish when the server is told to stop (default 7); then they are interrupted."""
 
     interrupted: Literal["continue", "settle"] = "continue"

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES = 10 * 1024 * 1024
 OLD_FILES = 9
-LONGEST_PATH = 500
+MAX_PATH_CHARACTERS = 500
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 WHO = "opensession.who"
 """The key in a request's scope where its login is noted."""
@@ -115,7 +115,7 @@ def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
         "from": client[0] if client else None,
         "method": scope.get("method", "GET"),
         "route": getattr(scope.get("route"), "path_format", None),
-        "path": scope["path"][:LONGEST_PATH],
+        "path": scope["path"][:MAX_PATH_CHARACTERS],
         "session": parameters.get("sessionID"),
         "created": scope.get(CREATED),
         "status": status,

@@ -183,13 +183,13 @@ class SessionFamily:
         return self.known[session_id]
 
 
-LONGEST_LINE = 200
+MAX_LINE_CHARACTERS = 200
 
 
 def shortened(text: str) -> str:
-    """The text in one line of LONGEST_LINE characters at most, and an ellipsis."""
+    """The text in one line of MAX_LINE_CHARACTERS characters at most, and an ellipsis."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+    return line if len(line) <= MAX_LINE_CHARACTERS else f"{line[:MAX_LINE_CHARACTERS]}…"
 
 
 # When a prompt is answered, and how that ended. Pure.

@@ -148,7 +148,7 @@ FAILURE = "opensession.failure"
 """The key in a request's scope where an error is noted for the log, which has it only if the answer is a 5xx."""
 
 MAX_ISSUES = 50
-LARGEST_ECHO_BYTES = 64 * 1024
+MAX_ECHO_BYTES = 64 * 1024
 
 REQUEST_PARTS: dict[Any, RequestPart] = {"query": "Query", "path": "Params", "header": "Headers", "body": "Payload"}
 """By the part of the request that FastAPI names."""
@@ -191,7 +191,7 @@ def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
     # `path` names the field, without FastAPI's leading `body` or `query`.
     found = error.errors()[:MAX_ISSUES]
     issues = [{"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]} for issue in found]
-    is_short = not isinstance(error.body, bytes) and len(orjson.dumps(error.body, default=str)) <= LARGEST_ECHO_BYTES
+    is_short = not isinstance(error.body, bytes) and len(orjson.dumps(error.body, default=str)) <= MAX_ECHO_BYTES
     received = masked(error.body) if is_short and not holds_key else None
     return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[found[0]["loc"][0]]))
 

@@ -24,16 +24,16 @@ warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 """FastAPI gives the adapter of a body an alias that has no effect, and silences the warning of that where it makes the adapter.
 Ours are built later, when they are used."""
 
-MOST_VALUES = 20_000
+MAX_VALUES = 20_000
 """Megabytes of tiny values would take gigabytes once they are validated. Text may be as long as a body."""
 
 
 class JsonRequest(Request):
     async def json(self) -> Any:
-        """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MOST_VALUES are errors."""
+        """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MAX_VALUES are errors."""
         body = await self.body()
-        if has_more_values(body, MOST_VALUES):
-            raise JSONDecodeError(f"more than {MOST_VALUES} values", "", 0)
+        if has_more_values(body, MAX_VALUES):
+            raise JSONDecodeError(f"more than {MAX_VALUES} values", "", 0)
         value = orjson.loads(body)
         if body.count(b"{") + body.count(b"[") > DEEPEST and is_deeper(value, DEEPEST):
             raise JSONDecodeError(f"nested more than {DEEPEST} deep", body.decode(), 0)

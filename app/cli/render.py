@@ -86,8 +86,8 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-MOST_LINES = 40
-MOST_OUTPUT_LINES = 10
+MAX_LINES = 40
+MAX_OUTPUT_LINES = 10
 
 _TITLE_ARGUMENTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
 """The first of these arguments is the subject of a call without a title."""
@@ -204,9 +204,9 @@ def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
         return
     yield Output(f"✓ {_heading(part, state)}", "done")
     lines = list(_details(part["tool"], state))
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        yield Output(f"  … {len(lines) - MOST_LINES} more lines", "faint")
+    yield from lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        yield Output(f"  … {len(lines) - MAX_LINES} more lines", "faint")
 
 
 def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
@@ -224,9 +224,9 @@ def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:
         yield from (Output(f"  +{line}", "added") for line in str(state["input"].get("content", "")).splitlines())
     elif tool == "bash":
         lines = str(metadata.get("output") or "").splitlines()
-        yield from (Output(f"  {line}", "faint") for line in lines[:MOST_OUTPUT_LINES])
-        if len(lines) > MOST_OUTPUT_LINES:
-            yield Output(f"  … {len(lines) - MOST_OUTPUT_LINES} more lines", "faint")
+        yield from (Output(f"  {line}", "faint") for line in lines[:MAX_OUTPUT_LINES])
+        if len(lines) > MAX_OUTPUT_LINES:
+            yield Output(f"  … {len(lines) - MAX_OUTPUT_LINES} more lines", "faint")
 
 
 def _diff_lines(diff: str) -> Iterator[Output]:

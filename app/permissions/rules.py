@@ -15,10 +15,10 @@ from app.schema.permission import EDITING_TOOLS, Action, Rule, Ruleset
 
 Readability = Literal["readable", "foreign", "unreadable"]
 
-MOST_WORDS = 100
+MAX_WORDS = 100
 """Programs are looked for among so many words of a command. The words behind them are searched as text."""
 
-MOST_COMPARED = 1_000
+MAX_COMPARED = 1_000
 """The rules of a parent and a child are compared with each other if they are not more than these together: of thousands, which a
 project's configuration may have, that would take minutes."""
 
@@ -118,7 +118,7 @@ class _SubjectEvaluator:
 
     def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
         """The commands that may begin at any of the words: `perf stat rm x` → `rm x`."""
-        for at, word in enumerate(words[1:MOST_WORDS], 1):
+        for at, word in enumerate(words[1:MAX_WORDS], 1):
             if self.named.has(word):
                 yield from spellings(words[at:])
 
@@ -155,10 +155,10 @@ def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: 
     They end with the parent's denies and asks. A parent's later exception to one of them (`bash *: deny`, `bash git*: allow`)
     applies only as far as the child's own rules allow. Where two patterns overlap in a way that no pattern can express, the
     stricter one applies to more than the overlap: the child may then do less than both rules allow, never more than either.
-    With more than MOST_COMPARED rules it is asked about all that none of them denies.
+    With more than MAX_COMPARED rules it is asked about all that none of them denies.
     """
     own = [_DEFAULT, *child_agent, *child_session]
-    if len(own) + len(parent_effective) > MOST_COMPARED:
+    if len(own) + len(parent_effective) > MAX_COMPARED:
         denied = {(rule.permission, rule.pattern): rule for rule in (*own, *parent_effective) if rule.action == "deny"}
         return [*child_session, _DEFAULT, *denied.values()]
     tail: Ruleset = []

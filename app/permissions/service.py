@@ -44,7 +44,7 @@ PREFIX = "psv_"
 log = logging.getLogger(__name__)
 LONG_RULES = 10_000
 """In characters, of all patterns."""
-MOST_OF_SESSION = 100
+MAX_OF_SESSION = 100
 """With so many waiting requests in a session clients may add none."""
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
@@ -120,7 +120,7 @@ class TooManyRequests(TooMany):
     name = "TooManyRequestsError"
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"{MOST_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
+        super().__init__(f"{MAX_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Permissions:
             return "deny"
         if action == "ask":
             session_id = check.request.session_id
-            if len(await self.pending.of_session(session_id)) >= MOST_OF_SESSION:
+            if len(await self.pending.of_session(session_id)) >= MAX_OF_SESSION:
                 raise TooManyRequests(session_id)
             await self.pending.put(check.location.directory, check.request)
         return action

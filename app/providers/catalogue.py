@@ -171,7 +171,7 @@ def scripted_info() -> ProviderInfo:
 # The cost of a step: tokens as they are stored, and dollars.
 
 
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 """The most tokens of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
 
 _MILLION = Decimal(1_000_000)
@@ -199,7 +199,7 @@ def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
 
 def _count(value: float | None) -> int:
     """Counts NaN, null and negative numbers, which some providers report, as zero."""
-    return min(max(int(value), 0), MOST_TOKENS) if value is not None and math.isfinite(value) else 0
+    return min(max(int(value), 0), MAX_TOKENS) if value is not None and math.isfinite(value) else 0
 
 
 def _tier(tokens: Tokens, price: ModelPrice) -> Price:

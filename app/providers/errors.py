@@ -197,7 +197,7 @@ def invalid_address(url: str) -> ApiFailure:
 
 _TOO_LARGE = 413
 _RATE_LIMITED = 429
-_MOST_READ = 8_000
+_MAX_READ = 8_000
 """Characters of a body that are searched: the error is at its start, and some providers append the request."""
 
 _WINDOW = r"(?:context|prompt)[ _](?:length|window|size|limit)"
@@ -238,7 +238,7 @@ def is_context_overflow(message: str, status: int | None, body: str | None) -> b
     tokens."""
     if status == _TOO_LARGE:
         return True
-    text = f"{message}\n{(body or '')[:_MOST_READ]}"
+    text = f"{message}\n{(body or '')[:_MAX_READ]}"
     return status != _RATE_LIMITED and _TOO_LONG.search(text) is not None and _TOO_OFTEN.search(text) is None
 
 

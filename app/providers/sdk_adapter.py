@@ -158,7 +158,7 @@ IDLE_SECONDS = 120.0
 KEEP_ALIVE_SECONDS = 4.0
 """Many servers close an idle connection after five, perhaps while a request is on its way."""
 
-_MOST_IDLE_CONNECTIONS = 20
+_MAX_IDLE_CONNECTIONS = 20
 """The client looks at each before it sends a request."""
 _DRAIN_SECONDS = 0.2
 _CONVERSATION = ("messages", "input")
@@ -308,7 +308,7 @@ class SdkAdapter(ABC, Generic[Client]):
 
         return {
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
-            "limits": httpx2.Limits(max_keepalive_connections=_MOST_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
+            "limits": httpx2.Limits(max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
             "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             "event_hooks": {"response": [bound]},
             "verify": system_tls(),

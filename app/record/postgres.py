@@ -188,7 +188,7 @@ messages that are sent together, or for its answer to be read: such a one counts
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
 """The database closes a connection that is idle for longer than IDLE_MS."""
 _UNLOCK = "pg_advisory_unlock(:key)"
-FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.003, 0.05
 
 
 class DatabaseLocks:
@@ -230,7 +230,7 @@ class DatabaseLocks:
                 if not is_disconnected(error) or time.monotonic() - broken_since > RECONNECT_SECONDS:
                     raise
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_POLL_SECONDS)
+            pause = min(2 * pause, MAX_POLL_SECONDS)
 
     async def _take(self, key: int) -> bool:
         """A lock that is acquired although its caller was cancelled meanwhile is released."""

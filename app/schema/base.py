@@ -82,12 +82,12 @@ class Wire(BaseModel):
         return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
 
-_LONGEST_ID = 256
+_MAX_ID_CHARACTERS = 256
 
 
 def _storable(text: str) -> str:
-    if len(text) > _LONGEST_ID or "\0" in text:
-        raise ValueError(f"an id has at most {_LONGEST_ID} characters, and none of them is NUL")
+    if len(text) > _MAX_ID_CHARACTERS or "\0" in text:
+        raise ValueError(f"an id has at most {_MAX_ID_CHARACTERS} characters, and none of them is NUL")
     return text
 
 

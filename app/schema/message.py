@@ -112,7 +112,7 @@ class MessageWithParts(Wire):
 MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts], config=WHEN_USED)
 
 
-LONGEST_DEADLINE_SECONDS = 7 * 86_400
+MAX_DEADLINE_SECONDS = 7 * 86_400
 
 WhenBusy = Literal["join", "reject", "interrupt", "queue"]
 """What happens to a prompt to a busy session: the running turn answers it too, it is refused, it aborts the turn, or it waits in
@@ -140,7 +140,7 @@ class PromptInput(Wire):
         float | None,
         Field(
             gt=0,
-            le=LONGEST_DEADLINE_SECONDS,
+            le=MAX_DEADLINE_SECONDS,
             description="From now on. When they have passed, the turn that answers the prompt is aborted",
         ),
     ] = None

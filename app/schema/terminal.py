@@ -6,10 +6,10 @@ from pydantic import Field, field_validator
 
 from app.schema.base import SessionID, Wire
 
-MOST_CELLS = 65535
+MAX_CELLS = 65535
 """The kernel keeps a terminal's rows and columns in 16 bits."""
 
-Cells = Annotated[int, Field(gt=0, le=MOST_CELLS)]
+Cells = Annotated[int, Field(gt=0, le=MAX_CELLS)]
 
 
 class PtySize(Wire):

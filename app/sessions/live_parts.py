@@ -20,7 +20,7 @@ from app.sessions import rows
 
 log = logging.getLogger(__name__)
 
-MOST_OWNERS = 10_000
+MAX_OWNERS = 10_000
 """Enough for each session that streams: the first text of its parts is announced as an event."""
 
 
@@ -41,7 +41,7 @@ class SessionPublisher:
             self._owners.pop(event.session_id, None)
             if event.owner:
                 self._owners[event.session_id] = event.owner
-            if len(self._owners) > MOST_OWNERS:
+            if len(self._owners) > MAX_OWNERS:
                 self._owners.popitem(last=False)
         if event.session_id in self._latest:
             self._latest[event.session_id] += 1

@@ -23,7 +23,7 @@ from app.util import clock
 
 # The sums of a session, its `cost` and `tokens`: over the step-finish parts that it has.
 
-_MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
+_MAX_TOKENS, _MAX_DOLLARS = 10**12, 10**6
 """Bounds of what one part adds: clients store parts of their own, and the sums must fit the columns and stay exact."""
 
 
@@ -40,7 +40,7 @@ class Sums(NamedTuple):
     @classmethod
     def of(cls, cost: float, tokens: Tokens) -> "Sums":
         counts = (tokens.input, tokens.output, tokens.reasoning, tokens.cache.read, tokens.cache.write)
-        return cls(_bounded(cost, _MOST_DOLLARS), *(_bounded(count, _MOST_TOKENS) for count in counts))
+        return cls(_bounded(cost, _MAX_DOLLARS), *(_bounded(count, _MAX_TOKENS) for count in counts))
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """With a `sign` of -1 the difference."""

@@ -16,7 +16,7 @@ _DESCRIPTION = (
 )
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
-LONGEST_PROBLEM = 500
+MAX_PROBLEM_CHARACTERS = 500
 
 Schema = dict[str, Any]
 
@@ -47,7 +47,7 @@ def misfit(schema: Schema, answer: dict[str, Any]) -> str | None:
     from jsonschema.exceptions import best_match
 
     error = best_match(_validator(schema).iter_errors(answer))
-    return None if error is None else f"{error.json_path}: {error.message[:LONGEST_PROBLEM]}"
+    return None if error is None else f"{error.json_path}: {error.message[:MAX_PROBLEM_CHARACTERS]}"
 
 
 def check_schema(schema: Schema) -> None:
@@ -60,7 +60,9 @@ def check_schema(schema: Schema) -> None:
             _check_entry(path, key, value)
         _check_whole(schema)
     except SchemaError as error:
-        raise UnusableSchema(f"This is no JSON schema: {error.message[:LONGEST_PROBLEM]}", tuple(error.absolute_path)) from error
+        raise UnusableSchema(
+            f"This is no JSON schema: {error.message[:MAX_PROBLEM_CHARACTERS]}", tuple(error.absolute_path)
+        ) from error
     except Unresolvable as error:
         raise UnusableSchema(f"A $ref names a place that is not in the schema: {error}") from error
     except RecursionError as error:

@@ -120,7 +120,7 @@ def _dicts(values: Any) -> list[dict[str, Any]]:
 T = TypeVar("T")
 FieldPath = tuple[str | int, ...]
 
-MOST_VALUES = 4_000_000
+MAX_VALUES = 4_000_000
 """Each takes some hundred bytes of memory while it is checked."""
 
 _NAME = "[0-9A-Za-z_-]*$"
@@ -158,8 +158,8 @@ def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) ->
 
 
 def _load(body: bytes) -> Any:
-    if has_more_values(body, MOST_VALUES):
-        raise TooLarge(f"A document may have at most {MOST_VALUES} values.")
+    if has_more_values(body, MAX_VALUES):
+        raise TooLarge(f"A document may have at most {MAX_VALUES} values.")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

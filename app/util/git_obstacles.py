@@ -22,7 +22,7 @@ REPOSITORY_FILES = (*_SMALL, *_ANY_SIZE)
 _OF_CHECKOUT = (".gitattributes", ".gitignore", ".gitmodules", ".mailmap")
 _FILE_KEYS = {"path", "excludesfile", "attributesfile", "file"}
 """Keys of a configuration whose values git reads, such as `include.path`."""
-_MOST_NAMED = 1000
+_MAX_NAMED = 1000
 
 
 def obstacle(directory: Path) -> FileRefused | None:
@@ -77,7 +77,7 @@ def _of_repository(place: str, git_dir: str) -> Iterator[FileRefused]:
     for top in dict.fromkeys((git_dir, common)):
         yield from _refused(f"{top}/{name}" for name in _SMALL)
         yield from _refused((f"{top}/{name}" for name in _ANY_SIZE), math.inf)
-        yield from _refused(islice(_named_by(read_small(f"{top}/config"), top), _MOST_NAMED))
+        yield from _refused(islice(_named_by(read_small(f"{top}/config"), top), _MAX_NAMED))
     reference = read_small(f"{git_dir}/HEAD").partition("ref: ")[2].strip()
     yield from _refused([f"{common}/{reference}"] if reference else [])
     if (found := checkout_obstacle(place)) is not None:

@@ -19,7 +19,7 @@ from app.util.project_files import HeldDirectory, ProjectBounds, is_below, resol
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 
-MOST_OPEN = 250
+MAX_OPEN = 250
 """Each keeps two or three descriptors, and clients may name any directory below the roots. Beyond that, the one that was used
 longest ago is closed."""
 
@@ -198,7 +198,7 @@ class Workspaces:
             await workspace.head.refresh()
         await self._projects.register(found)
         self._open[path] = workspace
-        if len(self._open) > MOST_OPEN:
+        if len(self._open) > MAX_OPEN:
             self.forget(min(self._open.keys() - {self.home}, key=lambda each: self._open[each].last_used))
         return workspace
 

@@ -39,7 +39,7 @@ async def test_a_directory_has_its_paths_its_project_and_its_branch(app: Running
 async def test_so_many_directories_stay_open_and_a_closed_one_is_opened_again(
     app: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspaces, "MOST_OPEN", 3)
+    monkeypatch.setattr(workspaces, "MAX_OPEN", 3)
     first, *others = [app.directory / f"d{number}" for number in range(10)]
     for each in (first, *others):
         each.mkdir()

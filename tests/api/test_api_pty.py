@@ -20,7 +20,7 @@ from user_logins import add_user, bearer, user
 from app.users import tokens
 from app.users.principal import OPERATOR
 from app.workspace.terminals.terminal import INPUT_BYTES
-from app.workspace.terminals.terminals import MOST_EXITED
+from app.workspace.terminals.terminals import MAX_EXITED
 
 
 @pytest.fixture
@@ -185,11 +185,11 @@ async def test_one_that_the_second_api_made_stays_until_it_is_removed_or_many_ot
         await app.call("DELETE", f"/api/pty/{pty_id}", expect=204)
         gone = await app.get(f"/api/pty/{pty_id}", expect=404)
         assert gone["_tag"] == "PtyNotFoundError" and gone["ptyID"] == pty_id
-        for _ in range(MOST_EXITED + 2):
+        for _ in range(MAX_EXITED + 2):
             await app.post("/api/pty", {"command": "true"})
-        await events.until("pty.exited", count=MOST_EXITED + 3)
+        await events.until("pty.exited", count=MAX_EXITED + 3)
         await events.until("pty.deleted", count=3)
-        assert len((await app.get("/api/pty"))["data"]) == MOST_EXITED
+        assert len((await app.get("/api/pty"))["data"]) == MAX_EXITED
 
 
 async def test_a_client_that_reads_nothing_is_in_nobodys_way(app: RunningApp, port: int) -> None:

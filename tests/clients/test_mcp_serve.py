@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
 from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving_here, this_checkout
 
-from app.api.mcp_server.server import LONGEST_LINE
+from app.api.mcp_server.server import MAX_LINE_CHARACTERS
 from app.users.tokens import TokenStore
 
 SECONDS = 60
@@ -201,6 +201,6 @@ async def test_what_is_no_message_harms_nothing(program: StdioServerParameters) 
         send(process, b"no json", b"[]", b"\xff\xfe", b"{}", INITIALIZE)
         assert (await asyncio.to_thread(answer_to, process, 1))["result"]["serverInfo"]["name"] == "opensession"
         call = {"name": "create_session", "arguments": {"title": "half a character: \ud83d"}}
-        send(process, b" " * (LONGEST_LINE + 1), {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+        send(process, b" " * (MAX_LINE_CHARACTERS + 1), {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
         made = (await asyncio.to_thread(answer_to, process, 2))["result"]["structuredContent"]
         assert made["title"] == "half a character: \ufffd"

@@ -17,8 +17,8 @@ from real_server import MIB, RealServer, real_server
 
 ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS = 15 * SLACK
-MOST_MIB = 150
-MOST_DESCRIPTORS = 200 if LONG else 40
+MAX_MIB = 150
+MAX_DESCRIPTORS = 200 if LONG else 40
 """Both: the database's caches and connections are filled, git and rg are at work. In the long form dozens of worktrees are made,
 each open with three descriptors."""
 
@@ -135,4 +135,4 @@ def test_the_server_is_well_after_all_that(server: RealServer, figure: Any) -> N
     grown, opened = (server.memory - tally["memory"]) / MIB, server.descriptors - tally["descriptors"]
     figure(f"{tally['cases']} requests: 0 5xx, {len(server.tracebacks())} tracebacks, +{grown:.0f} MiB, +{opened} open files")
     assert server.tracebacks() == []
-    assert grown < MOST_MIB and opened < MOST_DESCRIPTORS
+    assert grown < MAX_MIB and opened < MAX_DESCRIPTORS

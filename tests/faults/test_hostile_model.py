@@ -12,7 +12,7 @@ from long_form import LONG
 from model_server import Chunk, Cut, ModelServer, Refusal, Step, Tokens, model_server
 from turns import assert_finished, statuses, talking, texts
 
-MOST_CALLS = 25
+MAX_CALLS = 25
 SILENCE_MS = 300
 SOON = {"retry-after-ms": "5"}
 CALL = {"index": 0, "id": "c", "type": "function"}
@@ -89,5 +89,5 @@ async def test_a_turn_ends(tmp_path: Path, figure: Figure, name: str) -> None:
     error = answer["info"].get("error", {}).get("name")
     assert error == case.error, answer["info"]
     assert case.answer in (None, "".join(texts(answer)))
-    assert calls <= MOST_CALLS
+    assert calls <= MAX_CALLS
     figure(f"{name}: {error or 'an answer'} after {calls} calls, {took:.1f} s")

@@ -24,8 +24,8 @@ from turns import assert_finished, bash, call, say, states_after
 from user_logins import user
 
 FLIP_SECONDS, LEAST_LOOKS = 20.0 if LONG else 1.0, 5
-MOST_SECONDS = 10.0
-MOST_MEMORY = 100 * 2**20
+MAX_SECONDS = 10.0
+MAX_MEMORY = 100 * 2**20
 """More than before: a file that is read has at most one MiB."""
 FILES = [
     *(
@@ -179,7 +179,7 @@ GIT_FILES = [".git/info/exclude", ".git/HEAD", ".git/config", ".git/commondir", 
 
 
 async def answers(client: Client) -> None:
-    async with asyncio.timeout(MOST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS):
         await client.get("/global/health")
 
 
@@ -203,13 +203,13 @@ async def test_git_files_that_hold_up_a_turn_hold_up_neither_the_server_nor_its_
     servers.play([[say("Done.")]] * 3)
     began = time.monotonic()
     async with servers.start() as client:
-        assert time.monotonic() - began < 2 * MOST_SECONDS
+        assert time.monotonic() - began < 2 * MAX_SECONDS
         await answers(client)
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(MAX_SECONDS):
             await client.idle()
         assert_finished(await client.get(f"/session/{session}/message"))
         client.process.terminate()
-        await client.ended(MOST_SECONDS)
+        await client.ended(MAX_SECONDS)
 
 
 async def test_a_directory_that_does_not_open_holds_up_no_start(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ async def test_a_directory_that_does_not_open_holds_up_no_start(tmp_path: Path) 
     os.mkfifo(path)
     began = time.monotonic()
     async with servers.start() as client:
-        assert time.monotonic() - began < 2 * MOST_SECONDS
+        assert time.monotonic() - began < 2 * MAX_SECONDS
         await answers(client)
         client.process.terminate()
-        await client.ended(MOST_SECONDS)
+        await client.ended(MAX_SECONDS)
 
 
 @pytest.mark.parametrize("kind", ["endless", "huge", "fifo"])
@@ -249,9 +249,9 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
             path.unlink(missing_ok=True)
             put(kind, path, tmp_path)
             for route in [*ROUTES, "/vcs", "/vcs/status", "/file/status"]:
-                async with asyncio.timeout(MOST_SECONDS):
+                async with asyncio.timeout(MAX_SECONDS):
                     await client.http.get(route)
-            async with asyncio.timeout(MOST_SECONDS):
+            async with asyncio.timeout(MAX_SECONDS):
                 assert (await client.prompt(session, "read sub/a.txt"))["info"].get("error") is None
             path.unlink()
             if held is not None:
@@ -264,7 +264,7 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
         await client.http.get("/config")
         more = peak_memory(client.process) - before
         figure(f"{kind} in place of {len(FILES) + len(GIT_FILES) + 2} files: {more / 2**20:.0f} MiB more")
-        assert more < MOST_MEMORY
+        assert more < MAX_MEMORY
     assert str(servers.workspace / "AGENTS.md") in servers.log
 
 

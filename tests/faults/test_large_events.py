@@ -16,7 +16,7 @@ IMAGE_BYTES = 8_500_000
 COPIES, COPY_BYTES = (20, 2_000_000) if LONG else (6, 2_000_000)
 """Of a session that is forked: all are announced in one go."""
 MISSED, MISSED_BYTES = (95, 1_000_000) if LONG else (20, 1_000_000)
-MOST_FOR_A_REPLAY = 24 * MIB
+MAX_FOR_A_REPLAY = 24 * MIB
 
 
 def image(size: int) -> dict[str, str]:
@@ -112,4 +112,4 @@ async def test_a_replay_costs_little_memory_however_long_it_is(tmp_path: Path, f
         f"replay of {MISSED * MISSED_BYTES / 1e6:.0f} MB: +{reader:.0f} MiB for a client that reads, +{slow_reader:.0f} MiB for "
         f"one that pauses, +{nobody:.0f} MiB for one that never reads; {len(ids)} events, none missed, none twice"
     )
-    assert max(grown) <= MOST_FOR_A_REPLAY
+    assert max(grown) <= MAX_FOR_A_REPLAY

@@ -28,8 +28,8 @@ SECONDS = 60 * float(os.environ.get("OPENSESSION_SOAK_MINUTES") or (30 if LONG e
 CLIENTS = 4
 DIRECTORIES = 60 if LONG else 15
 IDLE_SECONDS = 20 if LONG else 2
-MOST_MEMORY = (16 if LONG else 40) * MIB
-MOST_FILES = 40
+MAX_MEMORY = (16 if LONG else 40) * MIB
+MAX_FILES = 40
 SLOWER, SLACK_MS = (1.5, 50) if LONG else (3, 1000)
 """Five seconds hold too few prompts for more than a coarse look."""
 START, END, PART = (0.2, 0.8, 0.2) if LONG else (0.2, 0.6, 0.4)
@@ -129,8 +129,8 @@ async def test_a_server_at_work_for_long(tmp_path: Path, figure: Any) -> None:
             figure(report(soak.record))
             tracebacks = server.tracebacks()
     record = soak.record
-    assert record.middle(record.memory, END) - record.middle(record.memory, START) <= MOST_MEMORY
-    assert record.middle(record.files, END) - record.middle(record.files, START) <= MOST_FILES
+    assert record.middle(record.memory, END) - record.middle(record.memory, START) <= MAX_MEMORY
+    assert record.middle(record.files, END) - record.middle(record.files, START) <= MAX_FILES
     if record.p95(START):  # the short form may end before its first prompts are answered
         assert record.p95(END) <= SLOWER * record.p95(START) + SLACK_MS
     assert tracebacks == []

@@ -168,8 +168,8 @@ async def test_a_client_that_reads_too_slowly_is_counted(tmp_path: Path, monkeyp
 
 
 async def test_what_people_name_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MOST_MODELS", 2)
-    monkeypatch.setattr(counting, "MOST_TOOLS", 1)
+    monkeypatch.setattr(counting, "MAX_MODELS", 2)
+    monkeypatch.setattr(counting, "MAX_TOOLS", 1)
     long = "n" * 300
     models = {name: {"name": name, "limit": {"context": 9000, "output": 900}} for name in ("one", "two", "three", long)}
     acme = {"model": "acme/one", "provider": {"acme": {"npm": "scripted", "models": models}}}

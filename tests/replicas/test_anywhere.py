@@ -28,7 +28,7 @@ from turns import assert_finished, bash, call, say, task, texts, tools
 from app.sessions.lease import DEAD_AFTER_MS
 
 ROUNDS = 40 if LONG else 10
-MOST_PROMPTS = 99
+MAX_PROMPTS = 99
 """Of one session, without an answer yet: a hundredth is the last that is accepted (OPENSESSION_MAX_WAITING_PROMPTS)."""
 ABORTED_WITHIN = 2.0 * SLACK
 SEEN_WITHIN = 2.0 * SLACK
@@ -124,7 +124,7 @@ async def test_prompts_to_all_replicas_at_once_are_all_answered_one_call_at_a_ti
     replicas: Replicas, clients: list[Client], figure: Figure
 ) -> None:
     session = await new_session(clients[0])
-    count = min(3 * ROUNDS, MOST_PROMPTS)
+    count = min(3 * ROUNDS, MAX_PROMPTS)
     sent = [clients[number % 3].prompt(session, f"Prompt {number}", "prompt_async") for number in range(count)]
     assert await asyncio.gather(*sent) == [True] * count
     await idle_everywhere(clients)

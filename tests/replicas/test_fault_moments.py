@@ -284,7 +284,7 @@ FAULTS = {
     "silent Redis": Case(silent_redis, interrupts=False, only_long=True),
     "rolling restart": Case(roll, interrupts=True),
 }
-MOST_SECONDS = {"events late": 3.0 * SLACK, "usable again": 15.0 * SLACK}
+MAX_SECONDS = {"events late": 3.0 * SLACK, "usable again": 15.0 * SLACK}
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_a_fault_at_a_moment(played: list[Round], moment: str, figure: Figure) -
 
 
 def test_how_long_a_fault_is_felt(played: list[Round], figure: Figure) -> None:
-    for what, most in MOST_SECONDS.items():
+    for what, most in MAX_SECONDS.items():
         measured = [one.figures[what] for one in played if what in one.figures]
         if measured:
             figure(f"{what}: {max(measured):.1f} s at the most")

@@ -31,7 +31,7 @@ from app.settings import Settings
 REFUSALS_FILE = "REFUSALS_FILE"
 REFUSALS_SEED = "REFUSALS_SEED"
 REFUSE_ONE_IN = 25
-LONGEST_OUTAGE = 12
+MAX_OUTAGE = 12
 """Commits that fail in a row."""
 REFUSED = "the test refuses this commit"
 
@@ -101,7 +101,7 @@ class Refusals:
         if not self._while_there.exists():
             return False
         if self._left == 0 and self._random.randrange(REFUSE_ONE_IN) == 0:
-            self._left = self._random.choice([1, 1, 2, LONGEST_OUTAGE])
+            self._left = self._random.choice([1, 1, 2, MAX_OUTAGE])
         self._left = max(self._left - 1, 0) if (refused := self._left > 0) else 0
         return refused
 

@@ -12,7 +12,7 @@ from mcp_types import ListResourcesResult, Resource, ResourceTemplate, TextResou
 
 from app.api.client import ApiClient, ApiRefused
 
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 """A longer transcript is cut to its end. read_session reads any part of it."""
 _PAGE = 50
 _MARKDOWN, _DIFF = "text/markdown", "text/x-diff"
@@ -61,7 +61,7 @@ async def read(api: ApiClient, uri: str) -> TextResourceContents:
     if kind == "diff":
         text = diff_text(await api.get(f"/session/{session_id}/diff"))
         return TextResourceContents(uri=uri, mime_type=_DIFF, text=text)
-    end = await window(api.download(f"/session/{session_id}/export", format="markdown"), MOST_CHARACTERS)
+    end = await window(api.download(f"/session/{session_id}/export", format="markdown"), MAX_CHARACTERS)
     return TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=end.text)
 
 

@@ -158,7 +158,7 @@ async def _api_client(context: McpRequest) -> AsyncIterator[ApiClient]:
 
 # For the program that started this one.
 
-LONGEST_LINE = 32 * 1024 * 1024
+MAX_LINE_CHARACTERS = 32 * 1024 * 1024
 
 
 async def serve_over_stdio(api: ApiClient) -> None:
@@ -174,7 +174,7 @@ async def serve_over_stdio(api: ApiClient) -> None:
 
 def _standard_input() -> asyncio.StreamReader:
     """Not read in a thread, as the SDK does: a signal could not end the process while that thread reads."""
-    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    reader = asyncio.StreamReader(limit=MAX_LINE_CHARACTERS)
     PipeReader(os.dup(sys.stdin.fileno()), asyncio.StreamReaderProtocol(reader))
     return reader
 
@@ -185,7 +185,7 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
         try:
             line = await reader.readline()
         except ValueError:
-            print(f"A line of more than {LONGEST_LINE} bytes is passed over", file=sys.stderr)
+            print(f"A line of more than {MAX_LINE_CHARACTERS} bytes is passed over", file=sys.stderr)
             continue
         if not line:
             return

@@ -231,8 +231,8 @@ async def commit_revert(app: AppServices, instance: InstanceOfSession, session_i
 # What is in a session.
 
 
-MOST_MESSAGES = 200
-MOST_EVENTS = 100
+MAX_MESSAGES = 200
+MAX_EVENTS = 100
 
 After = Annotated[int, Query(ge=0, le=LARGEST, description="Events behind this `durable.seq`; all if absent")]
 
@@ -255,7 +255,7 @@ class SessionEventPage(Wire):
 async def messages(
     app: AppServices,
     session_id: SessionIdPath,
-    limit: Annotated[int, Query(ge=1, le=MOST_MESSAGES)] = DEFAULT_LIMIT,
+    limit: Annotated[int, Query(ge=1, le=MAX_MESSAGES)] = DEFAULT_LIMIT,
     order: Annotated[Order | None, Query(description="desc, the newest first, if absent")] = None,
     cursor: Annotated[str | None, Query(description="From an answer, without `order`")] = None,
 ) -> SessionMessagesResponse:
@@ -286,7 +286,7 @@ async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[Sess
 async def history(
     app: AppServices,
     session_id: SessionIdPath,
-    limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
+    limit: Annotated[int, Query(gt=0, le=MAX_EVENTS)] = MAX_EVENTS,
     after: After = 0,
 ) -> SessionEventPage:
     found, _ = await app.timeline.events(session_id, after, limit)

@@ -56,7 +56,7 @@ class EditorServer:
         return await asyncio.shield(self._api)
 
 
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Events that may wait between the server and the editor: a listener that is not read is cut off, an editor's pipe just fills."""
 
 
@@ -74,7 +74,7 @@ class DirectoryFeed:
         self._directory = directory
         self._deliver = deliver
         self._lost = lost
-        self._waiting: asyncio.Queue[Json] = asyncio.Queue(MOST_WAITING)
+        self._waiting: asyncio.Queue[Json] = asyncio.Queue(MAX_WAITING)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:

@@ -26,7 +26,7 @@ from app.cli.support import fail, server_at
 from app.util.bounds import parse_json
 from app.util.processes import PipeReader
 
-LONGEST_LINE = 64 * 1024 * 1024
+MAX_LINE_CHARACTERS = 64 * 1024 * 1024
 _CANCEL, _CANCEL_REQUEST = "session/cancel", "$/cancel_request"
 """The notifications that are known. The SDK knows the first alone, and would print a traceback for others."""
 ANSWER_SECONDS = 10.0
@@ -112,7 +112,7 @@ class EditorLines:
             try:
                 return await reader.readline()
             except ValueError:
-                await self._refuse(RequestError.invalid_request({"details": f"A line has at most {LONGEST_LINE} bytes"}))
+                await self._refuse(RequestError.invalid_request({"details": f"A line has at most {MAX_LINE_CHARACTERS} bytes"}))
 
     async def _take(self, line: bytes) -> None:
         try:
@@ -185,7 +185,7 @@ async def editor_streams() -> tuple[StreamReader, StreamWriter]:
     sys.stdout.flush()
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
-    reader = StreamReader(LONGEST_LINE)
+    reader = StreamReader(MAX_LINE_CHARACTERS)
     PipeReader(source, StreamReaderProtocol(reader))
     transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(target, "wb", 0))
     return reader, StreamWriter(transport, protocol, None, loop)

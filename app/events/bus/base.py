@@ -21,7 +21,7 @@ NEVER_GIVEN = -1
 """What an unknown id reads as: a cursor that is too old."""
 
 _WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})[0-9a-f]{{13}}")
-_LARGEST_SEQ = 16**13 - 1
+_MAX_SEQ = 16**13 - 1
 
 
 @cache
@@ -44,7 +44,7 @@ class EventId(NamedTuple):
     @classmethod
     def behind(cls, seq: int) -> "EventId":
         """A new id, for an event that the journal does not have."""
-        return cls(min(max(seq, 0), _LARGEST_SEQ), next(_marks()))
+        return cls(min(max(seq, 0), _MAX_SEQ), next(_marks()))
 
     def wire(self, seal: CursorSeal | None) -> bytes:
         if seal is not None:

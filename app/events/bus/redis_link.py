@@ -60,7 +60,7 @@ def address_of(url: str) -> str:
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Items that may wait to be sent. More are dropped: the journal has them."""
 
 
@@ -86,7 +86,7 @@ class RedisLink:
 
     def send(self, item: list[Any]) -> None:
         """Returns at once. An item that cannot be JSON, as with a directory whose name is no UTF-8, is left to the journal."""
-        if not self.is_connected or len(self._items) >= MOST_WAITING:
+        if not self.is_connected or len(self._items) >= MAX_WAITING:
             return
         try:
             self._items.append(orjson.Fragment(orjson.dumps(item)))

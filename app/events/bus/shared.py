@@ -25,7 +25,7 @@ from app.util.tasks import FailureLog, TaskSet
 
 # The parts that stream on other servers, put together here from their deltas.
 
-MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class RemoteParts:
 def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:
     known[key] = value
     known.move_to_end(key)
-    if len(known) > MOST_PARTS:
+    if len(known) > MAX_PARTS:
         known.popitem(last=False)
 
 
@@ -119,7 +119,7 @@ log = logging.getLogger(__name__)
 
 GAP_SECONDS = 0.01
 """How long the missing events may take to come from the server that committed them, before the journal is read."""
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Events that may wait for a gap to close. Further ones are read from the journal again."""
 
 
@@ -152,7 +152,7 @@ class OrderedEvents:
         for event in events:
             assert event.seq is not None
             self.offered = max(self.offered, event.seq)
-            if event.seq > self.cursor and len(self._waiting) < MOST_WAITING:
+            if event.seq > self.cursor and len(self._waiting) < MAX_WAITING:
                 self._waiting[event.seq] = event
         self._advance()
 
@@ -208,7 +208,7 @@ class OrderedEvents:
 
 
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
-LARGEST_SENT = 64 * 1024
+MAX_SENT_BYTES = 64 * 1024
 """Bytes. A larger event is only hinted at: the others read it from the journal."""
 FULL_PART_SECONDS = 2.0
 """How often a streaming part is sent in full, for servers that do not know it yet or missed something."""
@@ -311,7 +311,7 @@ class SharedBus(MemoryBus):
             link.send([_DELTA, fields, full_part.decode() if full_part else None, frame.id.seq])
         elif frame.event.seq is not None:
             event = frame.event
-            small = len(event.payload) <= LARGEST_SENT
+            small = len(event.payload) <= MAX_SENT_BYTES
             full_event = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
             link.send(full_event if small else [_HINT, event.seq])
 

@@ -37,8 +37,8 @@ class BoundedLabels:
 
 log = logging.getLogger(__name__)
 
-MOST_MODELS = 100
-MOST_TOOLS = 200
+MAX_MODELS = 100
+MAX_TOOLS = 200
 LAG_SECONDS = 1.0
 """The time between two looks at how late the event loop is."""
 
@@ -59,7 +59,7 @@ class Metrics(Observer):
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._models, self._tools = BoundedLabels(MOST_MODELS), BoundedLabels(MOST_TOOLS)
+        self._models, self._tools = BoundedLabels(MAX_MODELS), BoundedLabels(MAX_TOOLS)
         self._readings: list[tuple[Gauge, Reading, FailureLog]] = []
         ProcessCollector(registry=self._registry)
         self._gauge("info", "Its version", "version").labels(__version__).set(1)

@@ -44,7 +44,7 @@ INTERPRETERS = {
 }
 """By name, the letters of options that take code. Without a file they read code from standard input."""
 _SED = ("sed", "gsed")
-_MOST_DELIMITERS = 100
+_MAX_DELIMITERS = 100
 _RUNNING_SUBSTITUTION = r"(?s)s@(?:\\.|[^\\\n@])*@(?:\\.|[^\\\n@])*@[gpimIM0-9]*[ew]"
 _RUNNING_BEHIND_ADDRESS = r"@[IM]*\s*e(?:[\s;]|$)"
 OWN_LANGUAGE = {
@@ -120,7 +120,7 @@ def _sed_runs(program: str) -> bool:
     address that has other delimiters than `/`: `\\%a%e`. Any character may be one: with too many of them the answer is yes."""
     within = {_RUNNING_SUBSTITUTION: r"s(?=([^\\\n]))", _RUNNING_BEHIND_ADDRESS: r"\\([^\w\s])"}
     signs = {sign.replace("@", re.escape(mark)) for sign, delimiter in within.items() for mark in re.findall(delimiter, program)}
-    return len(signs) > _MOST_DELIMITERS or any(re.search(sign, program) for sign in signs)
+    return len(signs) > _MAX_DELIMITERS or any(re.search(sign, program) for sign in signs)
 
 
 def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:

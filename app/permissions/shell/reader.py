@@ -9,7 +9,7 @@ from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
 from app.permissions.paths import PATH_COMMANDS, Boundary, PathCheck, is_likely
-from app.permissions.rules import MOST_WORDS, Subject
+from app.permissions.rules import MAX_WORDS, Subject
 from app.permissions.shell import syntax
 from app.permissions.shell.findings import Findings, TooComplex, build_subject, flattened
 from app.permissions.shell.programs import (
@@ -301,7 +301,7 @@ class ShellReader:
         """Notes arguments that may be scripts: all that are no plain word, and all of a command that runs nothing (`echo`)."""
         is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
-            if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
+            if is_inert or at >= MAX_WORDS or not _PLAIN_WORD.fullmatch(arg):
                 self._findings.add_loose(arg)
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:

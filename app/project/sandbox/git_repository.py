@@ -19,7 +19,7 @@ _FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
 """A section can begin anywhere in a line."""
 _FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
-_MOST_ENTRIES = 20_000
+_MAX_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _links(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in (*REPOSITORY_FILES, *_FOLDERS) if (folder / name).is_symlink())
     flat = (folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees"))
     entries = chain(chain.from_iterable(map(_entries, flat)), _entries_below([folder / "refs", folder / "logs"]))
-    yield from (Path(entry.path) for entry in islice(entries, _MOST_ENTRIES) if entry.is_symlink())
+    yield from (Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_symlink())
 
 
 def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
@@ -119,10 +119,10 @@ def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
-    """The folder's entries, at most _MOST_ENTRIES; none if it cannot be read."""
+    """The folder's entries, at most _MAX_ENTRIES; none if it cannot be read."""
     try:
         with os.scandir(folder) as found:
-            return list(islice(found, _MOST_ENTRIES))
+            return list(islice(found, _MAX_ENTRIES))
     except OSError:
         return []
 

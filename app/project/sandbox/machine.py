@@ -18,7 +18,7 @@ from app.project.sandbox.bubblewrap import arguments
 from app.project.sandbox.scope import MachineFacts, Mask, SandboxWorkspace, may_be_shown, scope_of
 from app.util.project_files import read_small
 
-_MOST_FILES = 100
+_MAX_FILES = 100
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)[^\]"]*(?:"[^"]*"\s*)?\](.*)')
 _SETTING = re.compile(r'\s*([a-z][a-z-]*)\s*=\s*(?:"([^"]*)"|([^#;]*))', re.IGNORECASE)
 _NAMING_FILES = {"excludesfile", "attributesfile", "template", "allowedsignersfile", "ignorerevsfile", "file"}
@@ -47,7 +47,7 @@ def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
     """The existing files of git's configuration, and those that it names, by the names that git finds them by."""
     found: list[Path] = []
     pending = _first_files(home, environment)
-    while pending and len(found) < _MOST_FILES:
+    while pending and len(found) < _MAX_FILES:
         file = pending.pop(0)
         if file in found or not os.path.isfile(file):  # noqa: PTH113  a Path may raise
             continue

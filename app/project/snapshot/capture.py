@@ -116,7 +116,7 @@ class Worktree:
         return True
 
 
-MOST_PATHS = 2000
+MAX_PATHS = 2000
 """With more paths git is as fast."""
 SETTLED_MS = 2000
 """The coarsest times of common file systems, those of FAT, are two seconds apart."""
@@ -184,7 +184,7 @@ def searched(worktree: str, covered: str, ignored: Collection[str]) -> tuple[lis
     folders = above[: above.index(worktree) + 1] if worktree in above else []
     rules = [f"{folder}/.gitignore" for folder in folders]
     pending = [covered]
-    while pending and len(folders) + len(pending) <= MOST_PATHS:
+    while pending and len(folders) + len(pending) <= MAX_PATHS:
         folder = pending.pop()
         with os.scandir(folder) as scanned:
             entries = {entry.name: entry for entry in scanned}

@@ -20,7 +20,7 @@ from typing import TypeVar
 from app.project.sandbox.git import Git
 from app.project.snapshot import extent
 from app.project.snapshot.capture import (
-    MOST_PATHS,
+    MAX_PATHS,
     OnDisk,
     PathState,
     Staging,
@@ -342,7 +342,7 @@ class Snapshots:
         self._look_after = began_ms + _LOOK_AGAIN_MS
         with suppress(SnapshotFailed, OSError):
             files, ignored = await self._repository.files_and_ignored()
-            if len(files) > MOST_PATHS:
+            if len(files) > MAX_PATHS:
                 self._look_after = began_ms + _LOOK_AT_MANY_AGAIN_MS
                 return
             stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)

@@ -65,8 +65,8 @@ from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, require_few_va
 UNTYPED = "application/octet-stream"
 log = logging.getLogger(__name__)
 P = TypeVar("P", bound=PaginatedResult)
-MOST_PAGES = 100
-MOST_LISTED_BYTES = 4 * 1024 * 1024
+MAX_PAGES = 100
+MAX_LISTED_BYTES = 4 * 1024 * 1024
 """The JSON of all pages of one list together."""
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """In seconds. An answer may be a stream that is silent for long; the connection limits the time of a call."""
@@ -354,9 +354,9 @@ async def _pages(fetch: Callable[..., Awaitable[P]]) -> list[P]:
     """Raises McpFailure."""
     pages: list[P] = []
     size, cursor = 0, None
-    while not pages or (cursor and len(pages) < MOST_PAGES):
+    while not pages or (cursor and len(pages) < MAX_PAGES):
         pages.append(await fetch(cursor=cursor) if cursor else await fetch())
         size, cursor = size + len(pages[-1].model_dump_json()), pages[-1].next_cursor
-        if size > MOST_LISTED_BYTES:
-            raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
+        if size > MAX_LISTED_BYTES:
+            raise McpFailure(f"The server lists more than {MAX_LISTED_BYTES} bytes")
     return pages

@@ -23,7 +23,7 @@ from app.util import bounds, processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.processes import pipe
 
-MOST_UNREADABLE = 100
+MAX_UNREADABLE = 100
 """Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
 STOP_SECONDS = 2.0
 """How long a program may take to end when its input is closed, and again after SIGTERM."""
@@ -153,7 +153,7 @@ class _Pipes:
                 await self._received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
             except ValueError as error:
                 unreadable += 1
-                if unreadable > MOST_UNREADABLE:
+                if unreadable > MAX_UNREADABLE:
                     raise AnswerPassedLimit("The server prints what is not JSON-RPC to its standard output") from error
                 await self._received.send(error)
 

@@ -31,7 +31,7 @@ from app.util.tasks import FailureLog
 # When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
 
 FIRST_DELAY_MS = 5_000
-LONGEST_DELAY_MS = 3_600_000
+MAX_DELAY_MS = 3_600_000
 GIVE_UP_AFTER_MS = 24 * 3_600_000
 
 
@@ -41,7 +41,7 @@ def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
     end = failed_since + GIVE_UP_AFTER_MS
     if now >= end:
         return None
-    delay = min(FIRST_DELAY_MS << min(attempts - 1, 30), LONGEST_DELAY_MS)
+    delay = min(FIRST_DELAY_MS << min(attempts - 1, 30), MAX_DELAY_MS)
     return min(now + delay, end)
 
 
@@ -239,7 +239,7 @@ class WebhookWorker:
         """Returns when the message is accepted, or the owner may not see its `event` any more. Raises WebhookEnds."""
         while True:
             if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
-                await self._sleep(min(wait, LONGEST_DELAY_MS) / 1000)  # the clock may have been wrong by years
+                await self._sleep(min(wait, MAX_DELAY_MS) / 1000)  # the clock may have been wrong by years
             principal = await self._principal()
             if event is not None and not self._owners.may_receive(principal, event):
                 return

@@ -29,7 +29,7 @@ from app.util import clock, ids
 from app.workspace.agents import default_agent, find
 from app.workspace.instance import Instance
 
-MOST_RETRIES = 10
+MAX_RETRIES = 10
 """For an answer that does not have the form that the prompt asks for."""
 
 
@@ -218,8 +218,8 @@ def check_format(prompt: PromptInput) -> None:
     """Raises BadRequest."""
     if not isinstance(prompt.format, JsonSchemaFormat):
         return
-    if (prompt.format.retry_count or 0) > MOST_RETRIES:
-        raise BadRequest(f"retryCount is at most {MOST_RETRIES}", ["format", "retryCount"], prompt.format.retry_count)
+    if (prompt.format.retry_count or 0) > MAX_RETRIES:
+        raise BadRequest(f"retryCount is at most {MAX_RETRIES}", ["format", "retryCount"], prompt.format.retry_count)
     try:
         check_schema(prompt.format.schema_)
     except UnusableSchema as error:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 3.0
 """The time between two looks for queues that no server works on."""
 RETRY_SECONDS = 0.25
-LONGEST_RETRY_SECONDS = 30.0
+MAX_RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PromptQueue:
                 failures.failed(error)
                 live.has_queue = True
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+                pause = min(2 * pause, MAX_RETRY_SECONDS)
         live.queue_worker = None
         live.remember_while_busy()
 

@@ -33,9 +33,9 @@ from app.workspace.instances import Instances
 log = logging.getLogger(__name__)
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
-MOST_TAKEOVERS = 2
+MAX_TAKEOVERS = 2
 """How often one turn is resumed: a turn that kills its servers must not kill them all."""
-LONGEST_INTERRUPTION_SECONDS = 600.0
+MAX_INTERRUPTION_SECONDS = 600.0
 """A turn that was interrupted for longer is not resumed."""
 ABANDONED_AFTER_SECONDS = 3.0
 """How long a prompt may be stored without a run: longer than any server takes to begin one."""
@@ -46,7 +46,7 @@ OPENING_SECONDS = 5.0
 """How long a start waits for the directories of turns that go on. A slower directory holds up only its own turns, because whoever
 works in a project may have put anything there."""
 POLL_SECONDS = 1.0
-LONGEST_POLL_SECONDS = 60.0
+MAX_POLL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Orphans:
         interruption = self.interruption
         return (
             interruption is not None
-            and interruption.takeovers <= MOST_TAKEOVERS
-            and interruption.seconds <= LONGEST_INTERRUPTION_SECONDS
+            and interruption.takeovers <= MAX_TAKEOVERS
+            and interruption.seconds <= MAX_INTERRUPTION_SECONDS
         )
 
 
@@ -104,7 +104,7 @@ class Recovery:
     def watch(self) -> None:
         """From now on, until `close`."""
         what = "recovering what dead servers left"
-        self._tasks.start(every(POLL_SECONDS, self._look, what, longest=LONGEST_POLL_SECONDS), what)
+        self._tasks.start(every(POLL_SECONDS, self._look, what, longest=MAX_POLL_SECONDS), what)
 
     async def close(self) -> None:
         await self._tasks.cancel()

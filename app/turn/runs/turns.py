@@ -293,14 +293,14 @@ class Turns:
 
 
 FIRST_DELAY_SECONDS = 1.0
-LONGEST_DELAY_SECONDS = 60.0
+MAX_DELAY_SECONDS = 60.0
 PROBE_SECONDS = 1.0
 """The time between two looks whether a database that has refused accepts writes again."""
 
 
 class UnstoredEnds:
     """Each end is tried again when the database accepts writes, until it is stored or its session is deleted. After another
-    failure it is tried with a delay that doubles up to LONGEST_DELAY_SECONDS."""
+    failure it is tried with a delay that doubles up to MAX_DELAY_SECONDS."""
 
     def __init__(self, sessions: LiveSessions) -> None:
         self._store = sessions.store
@@ -330,7 +330,7 @@ class UnstoredEnds:
                 await asyncio.sleep(delay)
                 await self._until_writable()
                 await self._try(live, failures)
-                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+                delay = min(2 * delay, MAX_DELAY_SECONDS)
         finally:
             live.closing = None
             live.remember_while_busy()

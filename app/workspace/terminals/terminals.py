@@ -60,7 +60,7 @@ class TooManyTerminals(TooMany):
         super().__init__(f"You have {most} terminals already (OPENSESSION_MAX_TERMINALS). Close one first.")
 
 
-MOST_EXITED = 20
+MAX_EXITED = 20
 """How many terminals stay listed when their programs have exited; of more, the oldest are removed."""
 _TITLE_CHARACTERS = 4
 
@@ -169,7 +169,7 @@ class Terminals:
             del self._terminals[pty_id]
         self._announce(terminal, EventPtyExited(properties=PtyExit(id=pty_id, exit_code=code)))
         exited = [each for each in self._terminals.values() if not each.is_running]
-        for terminal in exited[: max(0, len(exited) - MOST_EXITED)]:
+        for terminal in exited[: max(0, len(exited) - MAX_EXITED)]:
             await self._remove(terminal)
 
     async def _remove(self, terminal: Terminal) -> None:

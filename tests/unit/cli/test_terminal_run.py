@@ -13,7 +13,7 @@ import pytest
 from app.api.client import PromptOutcome
 from app.cli import prompt_run
 from app.cli.acp import asks
-from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Output, Renderer, tool_lines
+from app.cli.render import MAX_LINES, MAX_OUTPUT_LINES, JsonEvents, Output, Renderer, tool_lines
 
 SESSION, PROMPT, ANSWER = "ses_1", "msg_1", "msg_2"
 
@@ -133,8 +133,8 @@ def test_a_call_is_shown_in_a_few_lines() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n--- old\n+++ new\n"
     assert lines("edit", completed({}, "a", diff=diff))[1:] == ["  @@ -1 +1 @@", "  --- old", "  +++ new"]
     many = "".join(f"{number}\n" for number in range(100))
-    assert lines("bash", completed({"command": "seq"}, output=many))[-1] == f"  … {100 - MOST_OUTPUT_LINES} more lines"
-    assert lines("write", completed({"content": many}, "b"))[-1] == f"  … {100 - MOST_LINES} more lines"
+    assert lines("bash", completed({"command": "seq"}, output=many))[-1] == f"  … {100 - MAX_OUTPUT_LINES} more lines"
+    assert lines("write", completed({"content": many}, "b"))[-1] == f"  … {100 - MAX_LINES} more lines"
 
 
 def json_lines(*events: dict[str, Any]) -> list[dict[str, Any]]:

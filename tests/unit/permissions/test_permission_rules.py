@@ -24,7 +24,7 @@ things = st.text(alphabet="ab ", max_size=4)
 thing_patterns = st.text(alphabet="ab *?", max_size=4) | st.just("*")
 rulesets = st.lists(st.builds(Rule, permission=name_patterns, pattern=thing_patterns, action=actions), max_size=6)
 approvals = st.lists(st.builds(Rule, permission=names, pattern=thing_patterns, action=st.just("allow")), max_size=4)
-most_compared = st.sampled_from([rules.MOST_COMPARED, 0]).map(lambda most: patch.object(rules, "MOST_COMPARED", most))
+most_compared = st.sampled_from([rules.MAX_COMPARED, 0]).map(lambda most: patch.object(rules, "MAX_COMPARED", most))
 several = settings(max_examples=300 if LONG else 100)
 
 

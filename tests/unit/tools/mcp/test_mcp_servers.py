@@ -317,7 +317,7 @@ Result = Callable[[], Chunks]
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_BODY_BYTES", 500_000)
     monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
-    monkeypatch.setattr(client, "MOST_LISTED_BYTES", 300_000)
+    monkeypatch.setattr(client, "MAX_LISTED_BYTES", 300_000)
 
 
 @pytest.fixture
