@@ -15,6 +15,8 @@ from app.util import clock
 
 FRESH_SECONDS = 1.0
 """How long a server uses the users that it has read: then a change made elsewhere counts."""
+ADDED_SECONDS = 0.05
+"""The same for a user whom it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,10 @@ class Users:
 
     async def all(self) -> Mapping[str, User]:
         """By name, at most a second old."""
-        if time.monotonic() - self._read_at > FRESH_SECONDS:
+        return await self._read(FRESH_SECONDS)
+
+    async def _read(self, max_age_seconds: float) -> Mapping[str, User]:
+        if time.monotonic() - self._read_at > max_age_seconds:
             began = time.monotonic()
             rows = await self._database.read(account_rows.users)
             before, self._users, self._read_at = self._users, {row.name: _user(row) for row in rows}, began
@@ -62,7 +67,8 @@ class Users:
         return self._users
 
     async def get(self, name: str) -> User | None:
-        return (await self.all()).get(name)
+        """An unknown user is looked for again: they may have been added just now, and use their token."""
+        return (await self.all()).get(name) or (await self._read(ADDED_SECONDS)).get(name)
 
     def exist(self) -> bool:
         """Whether this server has users, as last read."""

@@ -19,7 +19,7 @@ from app.events.bus.base import NEVER_GIVEN, read_cursor
 from app.providers.registry import Providers
 from app.record.repositories import account_rows
 from app.users.principal import Role
-from app.users.users import User
+from app.users.users import ADDED_SECONDS, User, Users
 
 SECRET = say("the secret of anna")
 ASK = [{"permission": "bash", "pattern": "*", "action": "ask"}]
@@ -312,3 +312,12 @@ async def test_models_of_keys_that_a_user_has_replaced_are_closed(anna: RunningA
             gate.set()
             assert texts(await answering) == ["One."]
     await until(lambda: alive(Providers) <= counts[0], "the models of replaced keys are closed")
+
+
+async def test_who_was_added_elsewhere_just_now_is_known(anna: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.users.users.FRESH_SECONDS", 60)
+    services = anna.services
+    assert await services.users.get("anna") and not await services.users.get("dora")
+    await Users(services.database).add(User("dora", Role.MEMBER))
+    await asyncio.sleep(2 * ADDED_SECONDS)
+    assert await services.users.get("dora")

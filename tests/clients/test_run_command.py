@@ -107,7 +107,7 @@ def test_what_is_no_utf8_is_replaced_and_no_directory_to_work_in(shell: Records,
 def test_an_output_that_is_full_is_an_error_in_a_sentence(shell: Records, command: str) -> None:
     with Path("/dev/full").open("w") as full:
         streams: Any = {"stdin": subprocess.DEVNULL, "stdout": full, "stderr": subprocess.PIPE}
-        with shell.started(command, *(["long 2"] if command == "run" else []), **streams) as process:
+        with shell.started(*PROGRAM, command, *(["long 2"] if command == "run" else []), **streams) as process:
             _, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, err) == (1, "The output cannot be written: No space left on device\n")
 
