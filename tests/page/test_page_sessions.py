@@ -95,7 +95,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
 
 def test_that_there_is_no_undo_is_said_before_and_at_the_revert(desk: Desk) -> None:
     (desk.server.workspace / "opencode.json").write_text('{"snapshot": false}')
-    desk.say("hello", ["Hello."])
+    desk.ask("hello", ["Hello."])
     expect(desk.page.get_by_text("No undo here: snapshots are switched off")).to_be_visible()
     change_two_files(desk)
     desk.user_message.last.hover()
