@@ -156,8 +156,12 @@ class BoundedRequests(HttpToolsProtocol):
         if not is_upgraded and not self._is_answering():
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
+    def _has_sent_all(self) -> bool:
+        """Of an answer with a length: its client may send the next request, although the application has not ended it yet."""
+        return self.cycle.response_started and not self.cycle.chunked_encoding and self.cycle.expected_content_length == 0
+
     def on_message_begin(self) -> None:
-        if self._is_answering():
+        if self._is_answering() and not self._has_sent_all():
             raise RefusedHead
         self._in_head, self._parsed = True, 0
         super().on_message_begin()

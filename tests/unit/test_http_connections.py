@@ -162,6 +162,29 @@ async def test_what_comes_before_an_answer_is_complete_ends_it_with_its_connecti
     await is_left(app)
 
 
+class SlowEnd:
+    """An export whose file is closed some time after its last piece."""
+
+    size = 2
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        yield b"{}"
+        await asyncio.sleep(0.2)
+
+
+async def test_the_next_request_may_come_as_soon_as_an_answer_with_a_length_is_read(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exported(*_: Any, **options: Any) -> SlowEnd:
+        return SlowEnd()
+
+    monkeypatch.setattr("app.api.share.export_session", exported)
+    async with sending(port) as (reader, writer):
+        for sent in (b"GET /session/ses_x/export" + HOST + b"\r\n", GET + b"\r\n", GET + b"\r\n"):
+            writer.write(sent)
+            assert (await answer(reader))[0] == 200
+
+
 def test_clients_give_idle_connections_up_before_the_server_does() -> None:
     application = FastAPI()
     application.state.server = None
