@@ -13,10 +13,10 @@ from pathlib import Path
 
 import opencode_source
 import pytest
-from launcher import opensession
+from forked import PROGRAM
 from opencode_source import MOVED, VERSIONS, answers, edit, generate, session_file, state_of, taken_over, unpack
 from running_app import RunningApp, running_app
-from running_server import clean_environment
+from running_server import clean_environment, this_checkout
 from turns import infos
 from typer.testing import CliRunner
 
@@ -285,8 +285,8 @@ def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
     source, total = generate(tmp_path / "opencode", sessions=150, turns=3), 150
     database = tmp_path / "data" / "opensession.db"
-    environment = clean_environment(tmp_path, OPENSESSION_DATA_DIR=str(tmp_path / "data"))
-    process = subprocess.Popen([opensession(), "import-opencode", str(source)], env=environment)
+    environment = clean_environment(tmp_path, **this_checkout()[1], OPENSESSION_DATA_DIR=str(tmp_path / "data"))
+    process = subprocess.Popen([*PROGRAM, "import-opencode", str(source)], env=environment)
     deadline = time.monotonic() + WAIT_SECONDS
     while stored(database) < 5 and time.monotonic() < deadline:
         time.sleep(0.01)

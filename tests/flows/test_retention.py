@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher import opensession
+from forked import PROGRAM
 from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
-from running_server import ROOT
+from running_server import ROOT, this_checkout
 from sqlalchemy import text
 from turns import bash, say, task, until
 from typer.testing import CliRunner
@@ -234,8 +234,8 @@ async def test_on_postgresql_the_clients_of_a_server_that_runs_hear_of_it(
 def test_killed_in_the_middle_it_leaves_nothing_half(run: Callable[..., str], tmp_path: Path, wait: float) -> None:
     url = f"sqlite:///{tmp_path / 'data' / 'opensession.db'}"
     generate(url)
-    command = [opensession(), "prune", "--older-than", "90d"]
-    process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL)
+    command, environment = [*PROGRAM, "prune", "--older-than", "90d"], {**os.environ, **this_checkout()[1]}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     audit = tmp_path / "data" / "audit.log"
     while not audit.exists() and process.poll() is None:
         time.sleep(0.01)
