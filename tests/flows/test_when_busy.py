@@ -108,7 +108,8 @@ async def test_a_message_sent_again_is_one_message_and_one_answer_also_after_a_r
         refused = await app.prompt(session, "Something else", messageID="msg_mine", expect=409)
         assert refused["name"] == "ConflictError", "a known message with other content"
         await app.prompt(session, "Hi", messageID=messages[1]["info"]["id"], expect=409)
-        assert await app.messages(session) == messages
+        parts = [message["parts"] for message in await app.messages(session)]  # the prompt may have its title by now
+        assert parts == [message["parts"] for message in messages]
         other = (await app.create_session())["id"]
         await app.prompt(other, "b", messageID="msg_mine")
         assert order(await app.messages(other)) == ["b", "Another's."], "an id is of its session alone"
