@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -230,10 +230,8 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
 @contextmanager
 def single_write(engine: Engine) -> Iterator[Connection]:
     """A transaction of a program that is no server."""
-    lock = writer_lock(engine)
-    with lock.held(), transaction(engine, writes=True) as connection:
+    with closing(writer_lock(engine)) as lock, lock.held(), transaction(engine, writes=True) as connection:
         yield connection
-    lock.close()
 
 
 class Database:

@@ -112,9 +112,9 @@ class Instances:
         self.workspaces.require_admitted(account.principal, cached.instance.sandbox_workspace.directories()[-1])
         return self._owned(cached, account)
 
-    async def get_unasked(self, directory: str, owner: str) -> Instance:
-        """As `get`, for stored work that no request begins now. Also raises DirectoryForbidden if the owner was removed, or may
-        only read."""
+    async def get_for_stored_work(self, directory: str, owner: str) -> Instance:
+        """As `get`, for what a queue or the recovery begins, and no request. Also raises DirectoryForbidden if the owner was
+        removed, or may only read."""
         if owner and not await self._models.accounts.may_work(owner):
             raise DirectoryForbidden(f"{owner}, whose session it is, was removed or may only read.", directory=directory)
         return await self.get(directory, owner)

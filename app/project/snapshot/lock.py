@@ -49,33 +49,47 @@ def collection_lock(git_dir: Path, locks: "Locks") -> AbstractAsyncContextManage
     return lock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, COLLECTION_TIMEOUT_SECONDS)
 
 
-@asynccontextmanager
-async def lock(
+def lock(
     file: Path, name: str, locks: "Locks | None", timeout_seconds: float = TIMEOUT_SECONDS
-) -> AsyncIterator[int | None]:
+) -> AbstractAsyncContextManager[int | None]:
     """`locks`: the database's. If servers share the database, the lock is its lock of this name, and None is yielded.
 
     Otherwise yields the locked file's descriptor. A git process that inherits it keeps the lock if this server is killed, so the
     holder of the lock knows that no other git process uses the index. Raises SnapshotFailed.
     """
+    if locks is not None and locks.is_shared:
+        return _shared_lock(locks, name, timeout_seconds)
+    return _file_lock(file, timeout_seconds)
+
+
+@asynccontextmanager
+async def _shared_lock(locks: "Locks", name: str, timeout_seconds: float) -> AsyncIterator[None]:
     async with AsyncExitStack() as held:
-        if locks is not None and locks.is_shared:
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    await held.enter_async_context(locks.lock(name))
-            except TimeoutError:
-                raise SnapshotFailed(f"another server has held {name} for {timeout_seconds:g} s") from None
-            yield None
-            return
-        await held.enter_async_context(_in_process.lock(str(file)))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await held.enter_async_context(locks.lock(name))
+        except TimeoutError:
+            raise SnapshotFailed(f"another server has held {name} for {timeout_seconds:g} s") from None
+        yield
+
+
+@asynccontextmanager
+async def _file_lock(file: Path, timeout_seconds: float) -> AsyncIterator[int]:
+    async with _in_process.lock(str(file)):
         descriptor = _open(file)
-        held.callback(os.close, descriptor)
-        deadline = time.monotonic() + timeout_seconds
-        while not try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise SnapshotFailed(f"another process has held {file} for {timeout_seconds:g} s")
-            await asyncio.sleep(_POLL_SECONDS)
-        yield descriptor
+        try:
+            await _wait_for(descriptor, file, timeout_seconds)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+async def _wait_for(descriptor: int, file: Path, timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            raise SnapshotFailed(f"another process has held {file} for {timeout_seconds:g} s")
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _open(file: Path) -> int:

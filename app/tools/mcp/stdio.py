@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import anyio
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError
@@ -70,16 +71,7 @@ async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIt
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
     async with pipe() as (errors, sink):  # asyncio's own would stay open as long as a process that has inherited it
         with sink:
-            process = await asyncio.create_subprocess_exec(
-                *program.argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=sink,
-                env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
-                cwd=program.cwd,
-                start_new_session=True,
-                limit=bounds.MAX_EVENT_BYTES,
-            )
+            process = await _start(program, mark, sink)
         received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
         pipes = _Pipes(process, errors, received, watch)
@@ -95,6 +87,19 @@ async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIt
                     outgoing.close()
                     await _end(process)
                 tasks.cancel_scope.cancel()
+
+
+async def _start(program: Program, mark: str, errors: IO[bytes]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *program.argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
+        cwd=program.cwd,
+        start_new_session=True,
+        limit=bounds.MAX_EVENT_BYTES,
+    )
 
 
 class _Pipes:

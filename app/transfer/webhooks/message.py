@@ -143,8 +143,8 @@ class WebhookSender:
         except AddressDenied as denied:
             error = str(denied)
         except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
-            said = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
-            error = said[:_ERROR_CHARACTERS]  # it may quote what the receiver has sent
+            reason = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+            error = reason[:_ERROR_CHARACTERS]  # it may quote what the receiver has sent
         return SendResult(at, round((time.monotonic() - began) * 1000), status, error)
 
     async def _post(self, url: "httpx2.URL", headers: dict[str, str], body: bytes) -> int:

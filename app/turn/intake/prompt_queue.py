@@ -231,7 +231,7 @@ class PromptQueue:
             return
         try:
             owner = (await self._store.session(row.session_id)).owner or ""
-            instance = await self._instances.get_unasked(row.directory, owner)
+            instance = await self._instances.get_for_stored_work(row.directory, owner)
             self._require_same_directory(row.id, instance)
             accepted = await self._prompts.accept_prepared(instance, row.session_id, prepared, queued_id=row.id)
         except (SessionBusy, StorageError):

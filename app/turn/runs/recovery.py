@@ -280,7 +280,7 @@ class Recovery:
     async def _open(self, session_id: str, directory: str) -> Instance | None:
         """The instance for the session's turn. None if its directory cannot be used, which is then the answer."""
         try:
-            return await self.instances.get_unasked(directory, (await self.store.session(session_id)).owner or "")
+            return await self.instances.get_for_stored_work(directory, (await self.store.session(session_id)).owner or "")
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
             ended_with = ends.of_turn(session_id, error)
             ends.log_end(session_id, ended_with)
