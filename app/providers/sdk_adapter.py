@@ -88,7 +88,8 @@ class WholeEvents(httpx2.AsyncByteStream):
         rest, pieces = b"", whole_events(self._stream)
         async for piece in pieces:
             if piece.endswith(LINE_ENDS) or _is_whole(piece):
-                yield b"".join([self._event(text.strip(b"\n")) for text in piece.replace(b"\r\n", b"\n").split(b"\n\n")])
+                texts = piece.replace(b"\r\n", b"\n").strip(b"\n").split(b"\n\n")
+                yield b"".join([self._event(text.strip(b"\n")) for text in texts])
             else:
                 rest = piece
             if self._is_done:

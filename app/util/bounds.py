@@ -89,6 +89,9 @@ async def whole_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     as a whole may have any size. Raises AnswerPassedLimit."""
     rest = bytearray()
     async for chunk in chunks:
+        if not rest and chunk.endswith(LINE_ENDS):  # as most servers send their events
+            yield chunk
+            continue
         sought = max(len(rest) - 2, 0)
         rest += chunk
         if end := _end_of_events(rest, sought):
