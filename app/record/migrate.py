@@ -1,27 +1,23 @@
-"""Brings a database to the newest schema: a new one is made with it, an older one is migrated. Only a migration imports
-Alembic."""
+"""Brings a database to the newest schema: a new one is made with it, an older one is migrated. Alembic is imported for either,
+and not to open a database that is current."""
 
 import secrets
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 from app import __version__
 from app.record.engine import DatabaseUnusable, single_write, transaction
 from app.record.tables import COUNTER, METADATA
 from app.record.text_search import LACKS_FTS5, create_text_index, lacks_fts5
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 HEAD = "0023"
 """The newest revision in migrations/versions; a test compares them."""
-
-_VERSION = Table(
-    "alembic_version",
-    MetaData(),
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
-)
-"""As Alembic makes it. A new database gets its row here, because importing Alembic would take a twelfth of a start."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
 _CHECKOUT = Path(__file__).parents[2] / "migrations"
@@ -83,8 +79,7 @@ def upgrade(engine: Engine) -> None:
     found = _usable_revision(engine)
     if found == HEAD:
         return
-    if found is not None:
-        import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
+    import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
     with single_write(engine) as connection:
         if revision(connection) is None:
             _create(connection)
@@ -94,21 +89,28 @@ def upgrade(engine: Engine) -> None:
 
 def _migrate(connection: Connection) -> None:
     from alembic import command
-    from alembic.config import Config
 
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic computes between statements
-    config = Config()
-    config.set_main_option("script_location", str(migrations_dir()))
-    config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
+    command.upgrade(_alembic(connection), HEAD)
 
 
 def _create(connection: Connection) -> None:
     """Makes what all migrations would make; a test compares them."""
+    from alembic import command
+
     METADATA.create_all(connection, checkfirst=False)
     create_text_index(connection)
     counters = {"journal": 0, "identity": secrets.randbits(60)}
     connection.execute(COUNTER.insert(), [{"name": name, "value": value} for name, value in counters.items()])
-    _VERSION.create(connection)
-    connection.execute(_VERSION.insert(), {"version_num": HEAD})
+    command.stamp(_alembic(connection), HEAD)
+
+
+def _alembic(connection: Connection) -> "Config":
+    """Alembic's configuration, for work in the connection's transaction."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    config.attributes["connection"] = connection
+    return config

@@ -15,7 +15,15 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "app.cli"]
 
 _IMPORTED = [
-    *("app.cli", "app.cli.acp.stdio", "app.cli.prompt_run", "app.http_server", "app.main", "app.providers.scripted_rules"),
+    *(
+        "alembic.command",
+        "app.cli",
+        "app.cli.acp.stdio",
+        "app.cli.prompt_run",
+        "app.http_server",
+        "app.main",
+        "app.providers.scripted_rules",
+    ),
     *("app.api.client.asgi_transport", "anyio._backends._asyncio", "limits.aio.strategies", "openai", "psycopg", "redis.asyncio"),
 ]
 
