@@ -1,6 +1,7 @@
 """The stored projects."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -98,9 +99,12 @@ class Projects:
     async def update(
         self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
     ) -> Project:
+        """What is None stays, also within `icon` and `commands`; an empty text removes what stands there."""
+
         def update(project: Project) -> None:
-            project.name, project.icon = project.name if name is None else name, icon or project.icon
-            project.commands = commands or project.commands
+            project.name = project.name if name is None else name
+            project.icon = _merged(ProjectIcon, project.icon, icon)
+            project.commands = _merged(ProjectCommands, project.commands, commands)
             project.time.updated = clock.now_ms()
 
         return await self._edit(project_id, update)
@@ -122,6 +126,15 @@ class Projects:
         row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
         tx.put(tx.sql.put_project, row)
         tx.announce(Event.of(EventProjectUpdated(properties=project)))
+
+
+M = TypeVar("M", ProjectIcon, ProjectCommands)
+
+
+def _merged(kind: type[M], *layers: M | None) -> M | None:
+    fields = {name: text for layer in layers if layer for name, text in layer.wire().items()}
+    kept = {name: text for name, text in fields.items() if text}
+    return kind(**kept) if kept else None
 
 
 def _stored(connection: Connection, project_id: str) -> Project:

@@ -36,6 +36,16 @@ async def test_a_directory_has_its_paths_its_project_and_its_branch(app: Running
     assert any(str(inside) in block for request in app.provider.requests for block in request.system)
 
 
+async def test_a_change_of_a_project_leaves_what_it_does_not_name_and_an_empty_text_removes(app: RunningApp) -> None:
+    path = f"/project/{(await app.get('/project/current'))['id']}"
+    for change in ({"icon": {"color": "red", "url": "data:,"}}, {"icon": {"override": "x"}}, {"commands": {"start": "make"}}):
+        changed = await app.call("PATCH", path, change)
+    assert (changed["icon"], changed["commands"]) == ({"color": "red", "url": "data:,", "override": "x"}, {"start": "make"})
+    for change in ({"icon": {"override": ""}}, {"commands": {"start": ""}}):
+        changed = await app.call("PATCH", path, change)
+    assert changed["icon"] == {"color": "red", "url": "data:,"} and "commands" not in changed
+
+
 async def test_so_many_directories_stay_open_and_a_closed_one_is_opened_again(
     app: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
