@@ -152,7 +152,7 @@ def call_options(
     return CallOptions(
         temperature=temperature if model.capabilities.temperature else None,
         top_p=top_p if agent.top_p is None else agent.top_p,
-        top_k=top_k,
+        top_k=top_k if model.api.npm in _KNOW_TOP_K else None,
         max_output_tokens=min(model.limit.output or cap, cap),
         options=reduce(deep_merge, (base, model.options, agent.options, chosen), {}),
         headers=headers,
@@ -170,6 +170,8 @@ _SAMPLING: tuple[tuple[str, tuple[float | None, float | None, int | None]], ...]
     ("kimi-k2", (0.6, None, None)),
 )
 """OpenCode's defaults by the model's name: temperature, top_p, top_k. The first match counts."""
+_KNOW_TOP_K = (Npm.ANTHROPIC, Npm.OPENROUTER)
+"""A server of Chat Completions may refuse a request that has it, and OpenCode leaves it out there."""
 
 
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:

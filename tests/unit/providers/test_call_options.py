@@ -35,8 +35,15 @@ SAMPLING = {
 
 @pytest.mark.parametrize("model_id", SAMPLING)
 def test_sampling_by_model(model_id):
-    options = call(model(model_id))
+    options = call(model(model_id, npm=Npm.OPENROUTER))
     assert (options.temperature, options.top_p, options.top_k) == SAMPLING[model_id]
+
+
+@pytest.mark.parametrize("model_id", SAMPLING)
+@pytest.mark.parametrize(("npm", "is_told"), [(Npm.ANTHROPIC, True), (Npm.OPENAI_COMPATIBLE, False), ("@ai-sdk/xai", False)])
+def test_only_who_knows_top_k_is_told_one_by_itself(npm, is_told, model_id):
+    """Servers of Chat Completions refuse requests with fields that they do not know."""
+    assert call(model(model_id, npm=npm)).top_k == (SAMPLING[model_id][2] if is_told else None)
 
 
 def test_the_agent_decides_over_the_model_and_a_model_without_temperature_gets_none():
