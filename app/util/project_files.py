@@ -108,14 +108,20 @@ class BoundedReader:
         return data.decode("utf-8-sig")
 
     def entries(self, folder: str | Path) -> Sequence[FolderEntry]:
-        """Sorted; none for a folder that is missing or refused. Raises OSError."""
+        """Sorted, without names that no JSON can hold; none for a folder that is missing or refused. Raises OSError."""
         try:
             found = list_folder(folder, self.within, self.entries_left)
         except FileRefused as refused:
             self._note(refused)
             return ()
         self.entries_left -= len(found)
-        return found
+        return [entry for entry in found if self._is_utf8(folder, entry.name)]
+
+    def _is_utf8(self, folder: str | Path, name: str) -> bool:
+        shown = os.fsencode(name).decode("utf-8", "replace")
+        if shown != name:
+            self._note(FileRefused(Path(folder, shown), "has a name that is not UTF-8"))
+        return shown == name
 
     def _note(self, refused: FileRefused) -> None:
         if len(self.refused) < MAX_NOTED:

@@ -56,6 +56,15 @@ def test_files(world: Any, theirs: Path, kind: str, place: str, monkeypatch: pyt
     assert SECRET not in shown(loaded) and set(map(str, paths)) <= set(named(loaded))
 
 
+@pytest.mark.parametrize("name", FILES[4:])
+def test_names_that_are_not_utf_8(world: Any, name: str) -> None:
+    path = world.directory / name.replace("x", os.fsdecode(b"caf\xe9"))
+    path.parent.mkdir(parents=True)
+    path.write_text(SKILL)
+    loaded = world.load()
+    assert SECRET not in shown(loaded) and "caf\ufffd" in named(loaded)[0]
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("kind", LINKS)
 def test_a_linked_folder(world: Any, theirs: Path, kind: str, name: str) -> None:
