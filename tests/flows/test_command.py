@@ -71,6 +71,7 @@ async def run(app: RunningApp, session: str, command: str, arguments: str = "", 
         ("$1 of $ARGUMENTS", "a b", "a b of a b"),
         ("cost $0", "a b", "cost "),
         ("$HOME and $", "a", "$HOME and $\n\na"),
+        ("$" + "9" * 5000, "", "$" + "9" * 5000),
     ],
 )
 def test_a_template_is_filled(template: str, arguments: str, filled: str) -> None:

@@ -39,7 +39,7 @@ def expand_home(pattern: str, home: str) -> str:
     return pattern
 
 
-_NUMBERED = re.compile(r"\$\d+")
+_NUMBERED = re.compile(r"\$\d{1,9}(?!\d)")
 
 
 _BUILTIN: Mapping[str, Mapping[str, Any]] = {

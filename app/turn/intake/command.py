@@ -22,7 +22,7 @@ from app.util import environment
 from app.workspace.instance import Instance
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
-_PLACEHOLDER = re.compile(r"\$(\d+)")
+_PLACEHOLDER = re.compile(r"\$(\d{1,9})(?!\d)")
 _SHELL = re.compile(r"!`([^`]+)`")
 _REFERENCE = re.compile(r"(?<![A-Za-z0-9_`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
 SHELL_SECONDS = 60.0

@@ -31,7 +31,7 @@ def test_config_commands_follow_and_may_replace() -> None:
 
 
 def test_hints() -> None:
-    assert hints("none") == hints("price: 5$") == []
+    assert hints("none") == hints("price: 5$") == hints("$" + "9" * 5000) == []
     assert hints("$ARGUMENTS $10 $2 $2 $1") == ["$1", "$2", "$10", "$ARGUMENTS"]
 
 
