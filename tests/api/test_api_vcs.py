@@ -379,6 +379,8 @@ async def test_modes_folders_and_a_directory_below(app: RunningApp) -> None:
     assert not os.access(path, os.X_OK)
     below = str(app.directory / "deep")
     assert below in await refused(app, new_file("top.txt", "t"), directory=below), "which takes patches of its own"
+    latin = new_file("NAME", "t").replace("a/NAME", r'"a/\377"').replace("b/NAME", r'"b/\377"')
+    assert "names \ufffd" in await refused(app, latin, directory=below)
     await apply(app, new_file("deep/in.txt", "i"), directory=below)
     assert (app.directory / "deep/in.txt").read_text() == "i\n"
     await apply(app, "--- a/deep/er/run.sh\n+++ /dev/null\n@@ -1 +0,0 @@\n-true\n")

@@ -44,7 +44,7 @@ class PatchRefused(ServiceError):
     name = "VcsApplyError"
 
     def __init__(self, message: str, reason: Literal["non-git", "not-clean"] = "not-clean") -> None:
-        super().__init__(message, reason=reason)
+        super().__init__(text_file.json_text(message), reason=reason)
 
 
 @dataclass(frozen=True)
