@@ -202,7 +202,9 @@ async def test_images_and_binaries_are_shown_in_base64_or_as_bytes_with_which_no
         assert await content(app, name) == {"type": "text", "content": encoded, "encoding": "base64", "mimeType": mime}
     write(app.directory / "a b/c d.txt", "hi\n")
     write(app.directory / "page.html", "<script>alert(1)</script>")
+    write(app.directory / "data:text/\u4e2d,x", "of a hostile project")
     others = (("a%20b/c%20d.txt", b"hi\n", "text/plain"), ("page.html", b"<script>alert(1)</script>", "text/html"))
+    others += (("data%3Atext/%E4%B8%AD%2Cx", b"of a hostile project", "application/octet-stream"),)
     for name, data, mime in (FILES[0], *others):
         response = await app.client.get(f"/api/fs/read/{name}")
         assert (response.status_code, response.content) == (200, data)

@@ -4,6 +4,7 @@ when its program has exited, until it is removed."""
 import asyncio
 import mimetypes
 from pathlib import Path as FilePath
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
@@ -85,7 +86,8 @@ async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: A
     data = await asyncio.to_thread(read, paths_in(app, who, workspace), path)
     if data is None:
         raise FileNotFound(f"There is no file {path}", path=path)
-    return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)
+    mime = mimetypes.guess_type(PurePath(path).name)[0]  # a whole path may be an address that names any type: data:a/b,c
+    return Response(data, media_type=mime or "application/octet-stream", headers=_HARMLESS)
 
 
 _UPGRADE: Responses = {426: described_answer("UpgradeRequiredError", TaggedAnswer)}
