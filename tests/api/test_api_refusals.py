@@ -248,7 +248,7 @@ SECOND: list[Row] = [
     *asked("/api/location", "location.workspace", "location[workspace]=wrk_1"),
     *asked("/api/location", "location", 'location={"directory": "/"}'),
     *asked("/api/location", "ForbiddenError", "location[directory]=/", status=403),
-    *asked("/api/fs/list", "path", "path=none", "path=a.txt"),
+    *asked("/api/fs/list", "path", "path=none", "path=a.txt", f"path={'x' * 300}"),
     *asked("/api/fs/list", "ForbiddenError", "path=/etc", "path=..", status=403),
     *asked("/api/fs/find", "query", ""),
     *asked("/api/fs/find", "type", "query=a&type=link"),

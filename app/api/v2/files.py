@@ -3,7 +3,7 @@ when its program has exited, until it is removed."""
 
 import asyncio
 import mimetypes
-from pathlib import Path as FilePath
+import os
 from pathlib import PurePath
 from typing import Annotated, Literal
 
@@ -69,7 +69,7 @@ async def entries(
     path: Annotated[str, Query(description="From the directory on, or absolute; the directory itself if absent")] = "",
 ) -> Located[list[FileSystemEntry]]:
     reach = paths_in(app, who, workspace)
-    if not await asyncio.to_thread(FilePath(reach.real(path)).is_dir):
+    if not await asyncio.to_thread(os.path.isdir, reach.real(path)):  # False for a name that is too long, too
         raise BadRequest(f"There is no directory {path}", ["path"], path)
     found = await list_directory(reach, path)
     paths = (f"{node.path}/" if node.type == "directory" else node.path for node in found)
