@@ -67,6 +67,10 @@ def check_schema(schema: Schema) -> None:
         raise UnusableSchema(f"A $ref names a place that is not in the schema: {error}") from error
     except RecursionError as error:
         raise UnusableSchema("This schema is too deep, or refers to itself without an end") from error
+    except UnusableSchema:
+        raise
+    except (AttributeError, TypeError, ValueError) as error:  # the libraries do not look what these are
+        raise UnusableSchema("This is no JSON schema: a $schema, $id or $ref in it is no address") from error
 
 
 def _check_whole(schema: Schema) -> None:
