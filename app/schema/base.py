@@ -56,6 +56,7 @@ class Wire(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         extra="ignore",
+        allow_inf_nan=False,  # JSON has no such numbers, but a string may name one
         protected_namespaces=(),  # or each name is compared with those of Pydantic's methods, at each start
         **WHEN_USED,
     )

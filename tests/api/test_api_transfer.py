@@ -162,6 +162,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("messages[1].info.role", "robot", "messages[1].info"),
     ("messages[1].info.parentID", None, ""),
     ("messages[1].info.sessionID", "ses_other", ""),
+    ("messages[1].info.cost", "nan", ""),
     ("messages[1].info.id", "../x", ""),
     ("messages[1].parts[2].type", "telepathy", "messages[1].parts[2]"),
     ("messages[1].parts[2].state.status", "lost", "messages[1].parts[2].state"),
