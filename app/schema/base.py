@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -82,6 +82,9 @@ class Wire(BaseModel):
     def wire_json(self) -> bytes:
         return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
+
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "integer"})]
+"""A number in what is stored: a larger one, which a client may send as a string of digits, is not read again."""
 
 _MAX_ID_CHARACTERS = 256
 

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from app.schema.base import Wire
+from app.schema.base import Int64, Wire
 
 
 class MessageData(Wire):
@@ -36,7 +36,7 @@ class ProviderAuthData(MessageData):
 
 
 class ApiErrorData(MessageData):
-    status_code: int | None = None
+    status_code: Int64 | None = None
     is_retryable: bool
     response_headers: dict[str, str] | None = None
     response_body: str | None = None
@@ -73,7 +73,7 @@ class MessageAbortedError(Wire):
 
 class StructuredOutputData(Wire):
     message: str
-    retries: int
+    retries: Int64
 
 
 class StructuredOutputError(Wire):

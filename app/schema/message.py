@@ -4,19 +4,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, TypeAdapter, field_serializer, model_validator
 
-from app.schema.base import WHEN_USED, MessageID, SessionID, Wire
+from app.schema.base import WHEN_USED, Int64, MessageID, SessionID, Wire
 from app.schema.errors import MessageError
 from app.schema.part import FilePartInput, ModelRef, Part, PartInput, Tokens
 from app.schema.session import FileDiff, SessionSummary, SessionTime, Todo
 
 
 class UserTime(Wire):
-    created: int
+    created: Int64
 
 
 class AssistantTime(Wire):
-    created: int
-    completed: int | None = None
+    created: Int64
+    completed: Int64 | None = None
 
 
 class UserSummary(Wire):
@@ -70,7 +70,7 @@ class UserMessage(Wire):
     variant: str | None = None
     format: AnswerFormat | None = None
     deadline: Annotated[
-        int | None, Field(description="When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`")
+        Int64 | None, Field(description="When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`")
     ] = None
 
     @field_serializer("model")

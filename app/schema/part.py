@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, TypeAdapter
 
-from app.schema.base import WHEN_USED, AnyID, Metadata, Wire
+from app.schema.base import WHEN_USED, AnyID, Int64, Metadata, Wire
 from app.schema.errors import APIError
 
 # A file in a message, and where in the user's text it was named.
@@ -16,13 +16,13 @@ from app.schema.errors import APIError
 
 class SourceText(Wire):
     value: str
-    start: int
-    end: int
+    start: Int64
+    end: Int64
 
 
 class Position(Wire):
-    line: int
-    character: int
+    line: Int64
+    character: Int64
 
 
 class Range(Wire):
@@ -42,7 +42,7 @@ class SymbolSource(Wire):
     path: str
     range: Range
     name: str
-    kind: int
+    kind: Int64
 
 
 class ResourceSource(Wire):
@@ -97,15 +97,15 @@ class EditorFileText(Wire):
 
 
 class Started(Wire):
-    start: int
+    start: Int64
 
 
 class Ended(Started):
-    end: int
+    end: Int64
 
 
 class CompletedTime(Ended):
-    compacted: int | None = None
+    compacted: Int64 | None = None
 
 
 class Pending(Wire):
@@ -151,8 +151,8 @@ ToolState = Annotated[Pending | Running | Completed | Failed, Field(discriminato
 class Span(Wire):
     """Times in milliseconds since the epoch; no end until what they time has ended."""
 
-    start: int
-    end: int | None = None
+    start: Int64
+    end: Int64 | None = None
 
 
 class ModelRef(Wire):
@@ -163,8 +163,8 @@ class ModelRef(Wire):
 class CacheTokens(Wire):
     sent_back = True
 
-    read: int = 0
-    write: int = 0
+    read: Int64 = 0
+    write: Int64 = 0
 
 
 class Tokens(Wire):
@@ -172,10 +172,10 @@ class Tokens(Wire):
 
     sent_back = True
 
-    total: int | None = None
-    input: int = 0
-    output: int = 0
-    reasoning: int = 0
+    total: Int64 | None = None
+    input: Int64 = 0
+    output: Int64 = 0
+    reasoning: Int64 = 0
     cache: CacheTokens = Field(default_factory=CacheTokens)
 
 
@@ -255,12 +255,12 @@ class PatchPart(PartIdentity):
 
 
 class RetryTime(Wire):
-    created: int
+    created: Int64
 
 
 class RetryPart(PartIdentity):
     type: Literal["retry"] = "retry"
-    attempt: int
+    attempt: Int64
     error: APIError
     time: RetryTime
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, GetJsonSchemaHandler, StrictBool, St
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from app.schema.base import MessageID, Metadata, SessionID, Wire
+from app.schema.base import Int64, MessageID, Metadata, SessionID, Wire
 from app.schema.part import Tokens
 from app.schema.permission import Ruleset
 
@@ -21,16 +21,16 @@ class FileDiff(Wire):
     file: str
     before: str
     after: str
-    additions: int
-    deletions: int
+    additions: Int64
+    deletions: Int64
     patch: str | None = None
     status: Literal["added", "deleted", "modified"] | None = None
 
 
 class SessionSummary(Wire):
-    additions: int
-    deletions: int
-    files: int
+    additions: Int64
+    deletions: Int64
+    files: Int64
     diffs: list[FileDiff] | None = None
 
 
@@ -39,9 +39,9 @@ class Share(Wire):
 
 
 class SessionTime(Wire):
-    created: int
-    updated: int
-    compacting: int | None = None
+    created: Int64
+    updated: Int64
+    compacting: Int64 | None = None
     archived: float | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
-from app.schema.base import MessageID, Metadata, SessionID, Wire
+from app.schema.base import Int64, MessageID, Metadata, SessionID, Wire
 from app.schema.message import AssistantTime, UserTime
 from app.schema.part import Tokens
 from app.schema.session import RevertState, SessionModel
@@ -50,8 +50,8 @@ class SessionV2Info(Wire):
 class PromptSource(Wire):
     """Where the prompt's text names the file or agent."""
 
-    start: int
-    end: int
+    start: Int64
+    end: Int64
     text: str
 
 
