@@ -18,9 +18,9 @@ def describe_absence(schema: JsonSchemaValue, always: Collection[str] = ()) -> N
     """Describes an object as clients see it: what is None is left out, never null; the properties `always` are in every
     answer."""
     properties: dict[str, JsonSchemaValue] = schema.get("properties", {})
+    tags = {name for name, field in properties.items() if "const" in field}
     for field in properties.values():
         _without_null(field)
-    tags = {name for name, field in properties.items() if "const" in field}
     if required := {*schema.get("required", ()), *always, *tags}:
         schema["required"] = [name for name in properties if name in required]
 

@@ -46,7 +46,7 @@ def _class(name: str, schema: Schema) -> str:
 
 def _field(wire: str, schema: Schema, required: bool) -> Iterator[str]:
     name, written = python_name(wire), annotation(schema)
-    if not required and "const" not in schema and written != "Any" and not written.endswith("| None"):
+    if not required and written != "Any" and not written.endswith("| None"):
         written += " | None"
     if name != wire:
         written = f'Annotated[{written}, Field(alias="{wire}")]'
@@ -57,7 +57,7 @@ def _field(wire: str, schema: Schema, required: bool) -> Iterator[str]:
 
 def _default(schema: Schema, required: bool) -> str:
     """What the server fills in is left out; a tag is the same in every value."""
-    if "const" in schema:
+    if required and "const" in schema:
         return f" = {schema['const']!r}"
     return "" if required else " = None"
 

@@ -1541,7 +1541,7 @@ class Project(Wire):
 
     id: str
     worktree: str
-    vcs: Literal["git"] = "git"
+    vcs: Literal["git"] | None = None
     name: str | None = None
     icon: ProjectIcon | None = None
     commands: ProjectCommands | None = None
@@ -2595,7 +2595,7 @@ class ViewedFile(Wire):
     content: str
     diff: str | None = None
     patch: FilePatch | None = None
-    encoding: Literal["base64"] = "base64"
+    encoding: Literal["base64"] | None = None
     mime_type: Annotated[str | None, Field(alias="mimeType")] = None
 
 

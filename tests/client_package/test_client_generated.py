@@ -19,7 +19,7 @@ from generator.first_api import SECOND_API
 from generator.operations import STREAMS
 from generator.sync import sync_module
 from opensession_client import AsyncOpensession, Opensession, operations
-from opensession_client.models import Event, PermissionObjectConfig, PromptInput, Session, TextPartInput
+from opensession_client.models import Event, PermissionObjectConfig, PromptInput, Session, TextPartInput, ViewedFile
 
 
 def test_every_operation_is_there() -> None:
@@ -54,6 +54,11 @@ def test_the_sync_client_is_the_async_one_without_waiting() -> None:
         "    with x as y:",
         "        time.sleep(g(y))",
     ]
+
+
+def test_a_mark_is_there_only_if_the_server_sends_it() -> None:
+    assert ViewedFile.model_validate({"type": "text", "content": "plain"}).encoding is None
+    assert ViewedFile.model_validate({"type": "text", "content": "eA==", "encoding": "base64"}).encoding == "base64"
 
 
 def test_values_are_sent_under_the_names_of_the_api() -> None:
