@@ -135,6 +135,13 @@ async def test_steering_joins_the_running_turn_and_queueing_waits_for_its_end(ap
     assert steered["admittedSeq"] > queued["admittedSeq"]
 
 
+async def test_an_idle_session_begins_a_queued_prompt_at_once_however_often_it_is_sent(app: RunningApp) -> None:
+    session, named = await create(app, [say("Now.")]), {"id": "msg_mine", "delivery": "queue"}
+    first = await prompted(app, session, "Hi", **named)
+    assert await prompt(app, session, "Hi", **named) == first and first["delivery"] == "steer"
+    assert [entry["type"] for entry in await messages(app, session)] == ["user", "assistant"]
+
+
 async def test_a_prompt_with_an_id_is_admitted_once_and_begins_when_it_is_told_to(app: RunningApp) -> None:
     named, session = {"id": "msg_mine", "resume": False}, await create(app, [say("Now.")])
     first = await prompt(app, session, "Keep this", **named)

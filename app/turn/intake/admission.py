@@ -50,8 +50,8 @@ class Admissions:
         except BadRequest as wrong:
             raise _in_words_of_this_api(wrong) from None
         admission = await self._timeline.admission(session_id, message_id, before)
-        if wanted.id is not None and admission.delivery != wanted.delivery:
-            raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
+        if (admission.delivery, wanted.delivery) == ("queue", "steer"):  # an idle session queues nothing
+            raise Conflict(f"Message {message_id} was sent with delivery queue. Use a new id for a new message.")
         return SessionInputAdmitted(
             admitted_seq=admission.admitted_seq,
             id=message_id,
