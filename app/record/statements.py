@@ -221,7 +221,7 @@ class Statements:
         released = {"owner": "", "status": None, "directory": None, "aborting": False}
         self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
         self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)
-        self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=True)
+        self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=bindparam("wanted"))
         self.put_lease_status = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")

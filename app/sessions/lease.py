@@ -58,6 +58,10 @@ class Interruption:
     seconds: float
 
 
+def _abort_of(session_id: str, generation: int, *, wanted: bool) -> dict[str, Any]:
+    return {"lease_session": session_id, "lease_generation": generation, "wanted": wanted}
+
+
 class Leases:
     """The leases of this process. `owner` is a new random name at each start."""
 
@@ -153,8 +157,8 @@ class Leases:
             held = self._held_elsewhere(tx.connection, session_id)
             if held is None:
                 return None
-            tx.execute(tx.sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
             generation: int = held.generation
+            tx.execute(tx.sql.abort_run, _abort_of(session_id, generation, wanted=True))
             return generation
 
         generation = await self._writer.commit(ask) if await self.is_left_to_others(session_id) else None
@@ -182,8 +186,14 @@ class Leases:
         """Sessions held here whose run another server wants to end."""
         if not self._held:
             return []
-        leases = await self._database.read(work_rows.leases)
-        return [lease.session_id for lease in leases if lease.owner == self.owner and lease.aborting]
+        aborting = [lease for lease in await self._database.read(work_rows.leases) if lease.aborting]
+        held = {(lease.session_id, lease.generation) for lease in self._held.values()}
+        return [lease.session_id for lease in aborting if (lease.session_id, lease.generation) in held]
+
+    def note_aborted(self, session_id: str) -> None:
+        """What runs is told to end: what joins or follows it from now on is not meant."""
+        done = _abort_of(session_id, self._held[session_id].generation, wanted=False)
+        self._writer.post(lambda tx: tx.execute(tx.sql.abort_run, done))
 
     def is_unconfirmed(self) -> bool:
         """Whether no heartbeat could be written for so long that another server may soon take the sessions over."""

@@ -259,7 +259,6 @@ class LiveSessions:
         self.at_work: dict[str, LiveSession] = {}
         """The sessions that are not idle."""
         self._watching = TaskSet()
-        self._aborting = TaskSet()
 
     def get(self, session_id: str) -> LiveSession:
         live = self._known.get(session_id)
@@ -352,7 +351,8 @@ class LiveSessions:
 
     async def _look_for_aborts(self) -> None:
         for session_id in await self.leases.aborted_runs():
-            self._aborting.start(self._abort_here(session_id), f"abort {session_id}")
+            if self._abort_works(session_id):
+                self.leases.note_aborted(session_id)
 
     def _fence(self, live: LiveSession) -> None:
         """Works here end unannounced: the database refuses what they still write, but files cannot refuse."""

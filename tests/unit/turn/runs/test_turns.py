@@ -180,6 +180,29 @@ async def test_another_server_ends_a_run(running: Running) -> None:
     await running.sessions_at_work.close()
 
 
+async def test_a_prompt_that_comes_while_another_server_s_abort_ends_the_run_is_answered(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run takes longer to end than the time between two looks."""
+    other = Leases(running.sessions.database, running.sessions.storage.writer)
+    monkeypatch.setattr("app.sessions.live.POLL_SECONDS", 0.01)
+    running.sessions_at_work.watch()
+    prompt = running.prompt()
+    turn = await running.next_turn(may_settle=False)
+    aborting = asyncio.create_task(other.request_abort("ses_1"))
+    while not turn.is_aborted:
+        await asyncio.sleep(0.01)
+    later = running.prompt()
+    await asyncio.sleep(0.1)
+    turn.may_settle.set()
+    await asyncio.wait_for(asyncio.gather(prompt, aborting), 60)
+    again = await running.next_turn()
+    again.may_end.set()
+    await later
+    assert not again.is_aborted
+    await running.sessions_at_work.close()
+
+
 async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_runs_without_a_word(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
