@@ -248,11 +248,14 @@ class Statements:
             list(values), select(*values.values()).where(SESSION.c.id == given["session_id"]), include_defaults=False
         )
         held = bindparam("held_generation", type_=BigInteger)
-        next_generation = case((LEASE.c.generation == held, held), else_=LEASE.c.generation + 1)
+        is_held = LEASE.c.generation == held
         acquired: Executable = insert.on_conflict_do_update(
             index_elements=["session_id"],
-            set_={name: insert.excluded[name] for name in values if name not in ("session_id", "generation")}
-            | {"generation": next_generation},
+            set_={name: insert.excluded[name] for name in values if name != "session_id"}
+            | {
+                "generation": case((is_held, held), else_=LEASE.c.generation + 1),
+                "aborting": case((is_held, LEASE.c.aborting), else_=false()),  # asked for before a turn goes on here
+            },
             where=LEASE.c.owner.in_((literal_column("''"), given["owner"])),
         ).returning(LEASE.c.generation)
         return acquired

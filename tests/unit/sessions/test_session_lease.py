@@ -133,6 +133,9 @@ async def test_an_abort_that_meets_a_killed_server_ends_what_goes_on(sessions: S
     await aborting
     assert await take_over_dead(other) == {"ses_1"}
     assert await other.leases.aborted_runs() == ["ses_1"]
+    await other.leases.mark_recovered({"ses_1"}, {"ses_1"})
+    await other.leases.acquire("ses_1")  # as the turn does that goes on
+    assert await other.leases.aborted_runs() == ["ses_1"]
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
