@@ -291,8 +291,12 @@ async def test_the_data_directory_is_nobodys_to_work_in(tmp_path: Path, monkeypa
             for path in (".local/data", ".local/data/kept/f.txt"):
                 assert leaks((await zoe.client.get(f"/file/content?path={path}", headers=at(tmp_path / "work"))).text) == []
             session = await started(zoe, tmp_path / "work")
-            said = await shell(ground, tmp_path / "work", "cat .local/*/*/*.txt; ls .local/data", session, zoe)
-            assert leaks(said) == [] and "opensession.db" not in said
+            (tmp_path / "work" / "self").symlink_to(".")
+            by_link = await started(zoe, tmp_path / "work" / "self")
+            for opened, command in ((session, "cat .local/*/*/*.txt; ls .local/data; mv .local away"), (by_link, "true")):
+                await shell(ground, tmp_path / "work", command, opened, zoe)
+                said = await shell(ground, tmp_path / "work", "cat */*/*/*.txt .*/*/*/*.txt; ls */data .*/data", opened, zoe)
+                assert leaks(said) == [] and "opensession.db" not in said
 
 
 async def test_a_command_does_not_make_another_repository_the_projects(tmp_path: Path) -> None:

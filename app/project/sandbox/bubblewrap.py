@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from app.project.sandbox.scope import MachineFacts, Mask, SandboxScope
+from app.project.sandbox.scope import MachineFacts, Mask, SandboxScope, above_project
 
 SUPERVISOR = """
 trap : TERM
@@ -70,7 +70,7 @@ def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
 
 def _arguments(machine: MachineFacts, scope: SandboxScope, devices: Sequence[str], script: Sequence[str]) -> list[str]:
     """`script`: the shell's script and its first arguments; the paths that it checks follow."""
-    closed = (word for place in (Path("/"), *_above(machine, scope)) for word in ("--remount-ro", str(place)))
+    closed = (word for place in (Path("/"), *above_project(machine, scope.project)) for word in ("--remount-ro", str(place)))
     within = [*_file_system(machine, scope), *devices, *closed]
     ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", *script, *(str(path) for path, _ in scope.identities)]
     return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *ending]
@@ -105,14 +105,15 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
 
 def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
     """By destination; a later entry replaces an earlier one."""
-    shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write)
+    shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write, *(name for _, name in scope.spellings))
     own = {machine.home: "home", Path("/tmp"): "tmp", Path("/var/tmp"): "tmp"}
     return {
+        **{path: _bind("--bind-try", path) for path in scope.kept},
         **{path: _bind("--ro-bind-try", path) for path in machine.system},
         **{place: _own(place, scope.private and scope.private / name) for place, name in own.items()},
-        **{place: ["--tmpfs", str(place)] for place in _above(machine, scope)},
+        **{place: ["--tmpfs", str(place)] for place in above_project(machine, scope.project)},
         **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *machine.git_files, *scope.read)},
-        **{mask.path: _hide(mask) for mask in (*machine.masks, *scope.masks) if _is_shown(mask.path, shown, set(own))},
+        **{mask.path: _hide(mask) for mask in _masks(machine, scope) if _is_shown(mask.path, shown, set(own))},
         **{path: _bind("--bind-try", path) for path in scope.write},
         **{
             path: ["--bind-try" if source in scope.write else "--ro-bind-try", str(source), str(path)]
@@ -121,15 +122,17 @@ def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
     }
 
 
+def _masks(machine: MachineFacts, scope: SandboxScope) -> Iterator[Mask]:
+    """Also by other names, which are mounts of their own."""
+    for mask in (*machine.masks, *scope.masks):
+        yield mask
+        for source, name in scope.spellings:
+            if mask.path.is_relative_to(source):
+                yield replace(mask, path=name / mask.path.relative_to(source))
+
+
 def _own(place: Path, source: Path | None) -> list[str]:
     return ["--bind", str(source), str(place)] if source else ["--tmpfs", str(place)]
-
-
-def _above(machine: MachineFacts, scope: SandboxScope) -> list[Path]:
-    """Directories above the project in the own home or /tmp are read-only: a write beside the project is an error, not lost."""
-    own = (machine.home, Path("/tmp"))
-    tops = (base / scope.project.relative_to(base).parts[0] for base in own if base in scope.project.parents)
-    return [top for top in tops if top != scope.project and not top.name.startswith(".")]
 
 
 def _bind(option: str, path: Path) -> list[str]:

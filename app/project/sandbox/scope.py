@@ -1,7 +1,7 @@
 """What a sandboxed command may reach: values, and how they follow from the directory, the configuration and the permissions."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -14,6 +14,8 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, l
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
+_TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))
+"""Here, too: each project's commands have theirs."""
 _CREDENTIAL_STORES = """
 .ssh .gnupg .aws .azure .kube .docker .netrc .npmrc .pypirc .git-credentials .password-store .vault-token .config/gcloud
 .config/gh .config/git/credentials .local/share/keyrings .mozilla .config/google-chrome .config/chromium .cargo/credentials.toml
@@ -127,7 +129,8 @@ def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
 class SandboxScope:
     """`directory`: where the command starts. `project`: the top of the checkout. `write` and `read` are real paths; `spellings`
     are names of some that contain a symbolic link. `identities`: what must stand at the paths, which others could replace.
-    `private` has the own home and /tmp of the project's commands; None: both are empty."""
+    `private` has the own home and /tmp of the project's commands; None: both are empty. `kept`: writable directories that hold
+    hidden ones. Renamed, they would show these to the next command; as mounts of their own they cannot be."""
 
     directory: Path
     project: Path
@@ -138,6 +141,7 @@ class SandboxScope:
     network: bool
     private: Path | None
     identities: tuple[tuple[Path, Identity], ...] = ()
+    kept: tuple[Path, ...] = ()
 
 
 def scope_of(
@@ -195,17 +199,24 @@ def _scope(
     private: Path | None = None,
 ) -> SandboxScope:
     places: list[FoundPath | HeldDirectory] = [*read, *write, *work]
+    writable = tuple(dict.fromkeys([*(held.real for held in work), *(place.real for place in write)]))
+    masks = (*_masks(machine, [place.real for place in places]), *_others(walls))
+    others = {machine.home, *_TEMPORARY, *above_project(machine, work[0].real), *machine.system, *machine.toolchains}
+    others |= {place.real for place in read}
+    around = found_paths(_around([mask.path for mask in (*machine.masks, *masks)], writable, others))
+    kept = [place for place in around if place.real == place.path]
     return SandboxScope(
         directory=directory,
         project=work[0].real,
-        write=tuple(dict.fromkeys([*(held.real for held in work), *(place.real for place in write)])),
+        write=writable,
         read=tuple(dict.fromkeys(place.real for place in read)),
         spellings=tuple(dict.fromkeys((place.real, place.path) for place in places if place.real != place.path)),
-        masks=(*_masks(machine, [place.real for place in places]), *_others(walls)),
+        masks=masks,
         network=network,
         private=private,
         # By mount, because what is at a path may be replaced between two of them.
-        identities=tuple({path: place.identity for place in places for path in (place.real, place.path)}.items()),
+        identities=tuple({path: place.identity for place in (*places, *kept) for path in (place.real, place.path)}.items()),
+        kept=tuple(place.path for place in kept),
     )
 
 
@@ -256,6 +267,23 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
 def _others(walls: Walls) -> Iterator[Mask]:
     """The roots of others, even in the system's directories or a toolchain's."""
     return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
+
+
+def above_project(machine: MachineFacts, project: Path) -> list[Path]:
+    """Directories above the project in the own home or /tmp are read-only: a write beside the project is an error, not lost."""
+    own = (machine.home, Path("/tmp"))
+    tops = (base / project.relative_to(base).parts[0] for base in own if base in project.parents)
+    return [top for top in tops if top != project and not top.name.startswith(".")]
+
+
+def _around(hidden: Collection[Path], writable: Collection[Path], other_mounts: Collection[Path]) -> Iterator[Path]:
+    """The directories between a hidden path and the writable directory that shows where it is."""
+    for path in hidden:
+        for at, place in enumerate(path.parents):
+            if place in writable:
+                yield from path.parents[:at]
+            if place in writable or place in other_mounts or place in hidden:
+                break
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sandboxed import needs_sandbox
 
 from app.project.sandbox.machine import SandboxUnusable
 from app.project.sandbox.sandbox import OFF, open_sandbox, remove_unused
-from app.project.sandbox.scope import private_directory
+from app.project.sandbox.scope import SandboxWorkspace, Walls, private_directory
 from app.settings import Settings
 
 pytestmark = needs_sandbox
@@ -75,6 +75,24 @@ async def test_directories_of_the_configuration_are_open(confined: Confined) -> 
     ended = await confined.run(script, workspace=workspace)
     assert ended.output.startswith("readwrite") and "Read-only file system" in ended.output
     assert (confined.base / "write" / "b").exists()
+
+
+@pytest.mark.parametrize("name", ["", "self", "deep/self"])
+async def test_what_is_hidden_in_the_project_stays_so(confined: Confined, name: str) -> None:
+    """Also when a folder on the way to it is renamed, and where the project is opened by a link to itself."""
+    pool = confined.base / "pool"
+    hidden, direct = pool / "users" / "of" / "ida", pool / "hugo"
+    for place in (hidden, direct, pool / "deep"):
+        place.mkdir(parents=True)
+        (place / "file").write_text(SECRET if place.name != "deep" else "shown")
+    (pool / "self").symlink_to(".")
+    (pool / "deep" / "self").symlink_to("..")
+    workspace = SandboxWorkspace(pool / name, Path("/"), walls=Walls(lambda: [str(hidden), str(direct)]))
+    for command in ("true", "mv users away", "mv users/of users/away; mv hugo away", "mv users/of/ida users/of/away"):
+        await confined.run(command, workspace=workspace)
+        ended = await confined.run(f"find -L . -type f | xargs cat; cat {pool}/*/file {pool}/*/*/*/file", workspace=workspace)
+        assert "shown" in ended.output and SECRET not in ended.output
+    assert (hidden / "file").exists() and (direct / "file").exists()
 
 
 async def test_without_network_there_is_a_loopback_of_its_own(confined: Confined) -> None:
