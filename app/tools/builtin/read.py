@@ -100,15 +100,16 @@ class ReadTool(Tool[ReadParameters]):
             page = _page(BytesIO(text.encode("utf-8", "replace")), offset, limit)
             result = _page_result(title, page, is_unsaved=True)
         else:
-            result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
+            result, stamp = await asyncio.to_thread(_open, ctx, path, title, offset, limit)
         if stamp is not None:
             self._times.record(ctx.session_id, path, stamp)
             await ctx.host.file_read(path)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
+def _open(ctx: ToolContext, path: Path, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
     """The stamp is None for an image or PDF, which cannot be edited."""
+    root = root_of(ctx, path)
     try:
         with opened(path, root) as file:
             status = os.fstat(file.fileno())
@@ -124,7 +125,8 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
             file.seek(0)
             return _page_result(title, _page(file, offset, limit), is_unsaved=False), Stamp.of(status)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ToolError(_not_found(path, root)) from error
+        may_list = ctx.sandbox_workspace.walls.admits(os.path.realpath(path.parent))
+        raise ToolError(_not_found(path, root if may_list else None)) from error
     except IsADirectoryError as error:
         hint = "Use the list or glob tool to see what is in it."
         raise ToolError(f"Path is a directory, not a file: {path}. {hint}") from error
@@ -132,11 +134,12 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
         raise text_file.failure("read", path, error) from error
 
 
-def _not_found(path: Path, root: Root) -> str:
-    """Suggests files in the same directory whose name contains this one's name, or is contained in it."""
+def _not_found(path: Path, root: Root | None) -> str:
+    """Suggests files in the same directory whose name contains this one's name, or is contained in it. `root` None: the user may
+    not see what is there, as in the directory of all users' outputs."""
     wanted = path.name.lower()
     try:
-        names = sorted(names_in(path.parent, root))
+        names = sorted(names_in(path.parent, root)) if root else []
     except (OSError, ValueError):
         names = []  # the directory does not exist, cannot be read, or lies above the root
     similar = [str(path.parent / name) for name in names if wanted in name.lower() or name.lower() in wanted]

@@ -6,6 +6,7 @@ import pytest
 from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
+from app.project.sandbox.scope import SandboxWorkspace, Walls
 from app.tools.base import ToolContext, ToolError, ToolResult
 from app.tools.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadTool, _lines, _skip_lines
 from app.tools.text_file import FileTimes, Stamp
@@ -126,6 +127,17 @@ async def test_of_a_file_that_is_not_there_similar_names_are_suggested(ctx: Tool
     assert [one, two, three] == [str(project / name) for name in ("Config.json", "config.json.bak", "my-config.json")]
     assert await refusal(ctx, "none/such") == f"File not found: {project / 'none/such'}"
     assert await refusal(ctx, "other/below") == f"File not found: {project / 'other/below'}"
+
+
+async def test_nothing_is_suggested_where_the_user_may_not_look_around(make_ctx: MakeContext, project: Path) -> None:
+    """As among the kept outputs of tools: who knows the name of one may read it."""
+    outputs = project.parent / "outputs"
+    outputs.mkdir()
+    (outputs / "tool_1").write_text("x")
+    walls = Walls(admits=lambda real: Path(real).parent == outputs)
+    ctx = make_ctx(sandbox_workspace=SandboxWorkspace(project, Path("/"), walls=walls))
+    assert "x" in (await read(ctx, outputs / "tool_1")).output
+    assert await refusal(ctx, outputs / "tool") == f"File not found: {outputs / 'tool'}"
 
 
 @pytest.mark.parametrize(
