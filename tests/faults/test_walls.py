@@ -263,6 +263,24 @@ async def test_a_member_without_roots_reaches_no_root_of_others(tmp_path: Path, 
         assert git(hugo, "status", "--porcelain").splitlines() == ["M f.txt", "?? unknown.txt"]
 
 
+async def test_the_start_command_of_a_worktree_reaches_no_root_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it lies, as in a directory of PATH."""
+    tools = tmp_path / "tools"
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    tools.mkdir()
+    async with hostile_ground(tmp_path, monkeypatch) as ground:
+        ivan = make_repository(tools / "ivan", "canary-of-victim")
+        await add_user(ground.app, "ivan", roots=[ivan])
+        wanted = {"startCommand": f"(cat {ivan}/f.txt; ls {ivan}; touch ended) > seen 2>&1"}
+        status, text = await ground.ask("POST", ground.repository(), "/experimental/worktree", wanted)
+        assert status == 200, text
+        worktree = Path(json.loads(text)["directory"])
+        async with asyncio.timeout(60):
+            while not (worktree / "ended").exists():
+                await asyncio.sleep(0.02)
+        assert "No such file" in (seen := (worktree / "seen").read_text()) and leaks(seen) == [] and "\nf.txt" not in seen
+
+
 async def test_a_checkout_around_the_roots_is_not_theirs(ground: Ground) -> None:
     """Who works in a part of a checkout reaches the part."""
     whole = make_repository(ground.base / "whole", "canary-of-victim")

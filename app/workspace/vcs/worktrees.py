@@ -233,11 +233,12 @@ class Worktrees:
                 await self._run(directory, each)
 
     async def _run(self, directory: Path, command: str) -> None:
-        """A command that fails is logged: the worktree can be used anyway."""
+        """A command that fails is logged: the worktree can be used anyway. It sees what all who work there may see."""
         how, output = self.commands, CommandOutput(_OUTPUT_BYTES)
-        workspace = (await how.instances.get(str(directory))).sandbox_workspace
+        workspace = await how.instances.workspaces.get(str(directory))
+        confined = workspace.sandboxed((await workspace.config()).config)
         try:
-            program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], workspace, how.environment)
+            program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], confined, how.environment)
             ended = await run(program, timeout=START_COMMAND_SECONDS, on_output=output.add)
         except (OSError, ValueError) as error:
             log.warning("the start command of %s could not be run: %s", directory, error)
