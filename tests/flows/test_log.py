@@ -197,6 +197,7 @@ def test_a_line_of_text_names_the_session_and_the_directory_once() -> None:
         "it failed": "WARNING it failed (ses_1, /srv/project)",
         "ses_1 failed": "WARNING ses_1 failed (/srv/project)",
         "ses_1 in /srv/project failed": "WARNING ses_1 in /srv/project failed",
+        "a\nERROR b\x1b]0;c\x07\x9b is in the way": "WARNING a\\nERROR b\\x1b]0;c\\x07\\x9b is in the way (ses_1, /srv/project)",
     }
     assert {text: copy_context().run(written, text) for text in lines} == lines
 

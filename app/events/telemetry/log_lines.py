@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ DIRECTORY_OF_LINES: ContextVar[str | None] = ContextVar("directory_of_lines", de
 """The directory that this task, and the tasks that it starts, work in."""
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHATTY = ("httpx2", "httpcore2", "openai", "anthropic", "alembic")
 """Some of these write headers, and whole requests to models."""
 
@@ -43,12 +45,13 @@ def writes_json() -> bool:
 
 
 class TextLines(logging.Formatter):
-    """With the session and the directory of a line, unless the line names them itself."""
+    """With the session and the directory of a line, unless the line names them itself. Control characters are escaped: the name
+    of a project's file could otherwise forge a line, or steer the terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, about = super().formatMessage(record), (SESSION_OF_LINES.get(), DIRECTORY_OF_LINES.get())
         missing = [name for name in about if name is not None and name not in record.message]
-        return f"{line} ({', '.join(missing)})" if missing else line
+        return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], f"{line} ({', '.join(missing)})" if missing else line)
 
 
 class JsonLines(logging.Formatter):
