@@ -99,6 +99,17 @@ async def _session_place(app: AppServices, who: Who, session_id: SessionIdPath, 
     return await location_of(app, who, directory or (await app.store.session(session_id)).directory)
 
 
+async def _stored_place(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Location:
+    """As `_session_place`, for what changes records alone: the session's own directory may be gone."""
+    try:
+        return await _session_place(app, who, session_id, directory)
+    except BadRequest:
+        session = await app.store.session(session_id)
+        if directory not in (None, session.directory):
+            raise
+        return Location(session.directory, session.project_id, session.directory, is_git=False)
+
+
 async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Instance:
     """The instance of the session's place, with the models of the session's owner. Raises NotFound for an unknown session."""
     return await instance_of_session(app, who, await app.store.session(session_id), directory)
@@ -112,6 +123,7 @@ CurrentWorkspace = Annotated[Workspace, Depends(workspace_of)]
 Here = Annotated[Location, Depends(location_of)]
 CurrentInstance = Annotated[Instance, Depends(_instance)]
 SessionPlace = Annotated[Location, Depends(_session_place)]
+StoredPlace = Annotated[Location, Depends(_stored_place)]
 SessionInstance = Annotated[Instance, Depends(_session_instance)]
 
 

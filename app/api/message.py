@@ -16,7 +16,7 @@ from app.api.deps import (
     PartIdPath,
     QueuedIdPath,
     SessionIdPath,
-    SessionPlace,
+    StoredPlace,
     UserAgent,
     Who,
     instance_of_session,
@@ -122,7 +122,7 @@ async def message(app: AppServices, session_id: SessionIdPath, message_id: Messa
 
 
 @routes.delete("/message/{messageID}", operation_id="session.deleteMessage", responses=documented(409), dependencies=WRITES)
-async def delete_message(app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath) -> bool:
+async def delete_message(app: AppServices, here: StoredPlace, session_id: SessionIdPath, message_id: MessageIdPath) -> bool:
     await app.sessions.remove_message(here, session_id, message_id)
     return True
 
@@ -130,7 +130,7 @@ async def delete_message(app: AppServices, here: SessionPlace, session_id: Sessi
 @routes.patch("/message/{messageID}/part/{partID}", operation_id="part.update", responses=documented(409), dependencies=WRITES)
 async def update_part(
     app: AppServices,
-    here: SessionPlace,
+    here: StoredPlace,
     session_id: SessionIdPath,
     message_id: MessageIdPath,
     part_id: PartIdPath,
@@ -143,7 +143,7 @@ async def update_part(
 
 @routes.delete("/message/{messageID}/part/{partID}", operation_id="part.delete", responses=documented(409), dependencies=WRITES)
 async def delete_part(
-    app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
+    app: AppServices, here: StoredPlace, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
 ) -> bool:
     await app.sessions.remove_part(here, session_id, message_id, part_id)
     return True

@@ -18,6 +18,7 @@ from app.api.deps import (
     SessionIdPath,
     SessionInstance,
     SessionPlace,
+    StoredPlace,
     UserAgent,
     Who,
     json_bytes,
@@ -137,7 +138,7 @@ async def get(app: AppServices, session_id: SessionIdPath) -> Response:
 
 @routes.patch("/{sessionID}", responses=documented(404), dependencies=WRITES)
 async def update(
-    app: AppServices, who: Who, here: SessionPlace, session_id: SessionIdPath, body: UpdateInput | None = None
+    app: AppServices, who: Who, here: StoredPlace, session_id: SessionIdPath, body: UpdateInput | None = None
 ) -> Session:
     wanted, service = body or UpdateInput(), app.sessions
     if wanted.owner is not None:
@@ -155,7 +156,7 @@ async def _require_giving(app: Server, who: Principal, owner: str) -> None:
 
 
 @routes.delete("/{sessionID}", responses=documented(404), dependencies=WRITES)
-async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> bool:
+async def delete(app: AppServices, here: StoredPlace, session_id: SessionIdPath) -> bool:
     """What runs in the session or its descendants is aborted first. What is prompted meanwhile is deleted too, or gets a 404."""
     await app.actions.delete(here, session_id)
     return True

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from app.api.audit import CREATED
-from app.api.deps import AppServices, CurrentInstance, SessionIdPath, SessionInstance, SessionPlace, Who, public_base
+from app.api.deps import AppServices, CurrentInstance, SessionIdPath, SessionInstance, StoredPlace, Who, public_base
 from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
@@ -36,7 +36,7 @@ async def share(instance: SessionInstance, session_id: SessionIdPath, request: R
 
 
 @routes.delete("/session/{sessionID}/share", responses=documented(400), dependencies=WRITES)
-async def unshare(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> Session:
+async def unshare(app: AppServices, here: StoredPlace, session_id: SessionIdPath) -> Session:
     return await app.shares.unshare(here, session_id)
 
 

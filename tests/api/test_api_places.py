@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,27 @@ async def test_so_many_directories_stay_open_and_a_closed_one_is_opened_again(
     assert max(descriptors[3:]) <= descriptors[3] + 2, descriptors
     assert len(app.services.workspaces.open_directories()) == len(app.services.instances.mcp_servers()) == 3
     assert (await app.prompt(session["id"], "hi"))["info"]["path"]["cwd"] == str(first)
+
+
+async def test_a_session_whose_directory_is_gone_is_renamed_unshared_and_deleted(app: RunningApp) -> None:
+    """Nothing begins in it; and what a request names instead must be there."""
+    directory = make_workspace(app.directory / "gone")
+    session = (await app.post("/session", params={"directory": str(directory)}))["id"]
+    link = (await app.post(f"/session/{session}/share"))["share"]["url"].rpartition("/")[2]
+    prompt = (await app.prompt(session, "hi"))["info"]["parentID"]
+    shutil.rmtree(directory)
+    for path in ("message", "fork", "share", "shell"):
+        body = {"parts": [], "agent": "build", "command": "true"}
+        assert "gone" in (await app.post(f"/session/{session}/{path}", body, expect=400))["data"]["message"]
+    await app.call("DELETE", f"/session/{session}", params={"directory": str(app.directory / "neither")}, expect=400)
+    assert (await app.call("PATCH", f"/session/{session}", {"title": "Old"}))["title"] == "Old"
+    assert await app.call("DELETE", f"/session/{session}/message/{prompt}") is True
+    assert "share" not in await app.call("DELETE", f"/session/{session}/share", params={"directory": str(directory)})
+    await app.get(f"/s/{link}/session", expect=404)
+    async with app.events("/global/event") as events:
+        assert await app.call("DELETE", f"/session/{session}") is True
+        await events.until("session.deleted")
+    await app.get(f"/session/{session}", expect=404)
 
 
 async def test_tools_and_their_parameters_and_what_there_is_none_of(app: RunningApp) -> None:
