@@ -108,7 +108,8 @@ def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
     """Keeps the tool-output directory allowed if the configuration denies external directories or has them asked for, unless it
     names this one."""
     rules = _tool_output(tool_output_dir)
-    if any(_rule(rule.permission, rule.pattern, "deny") in agent.permission for rule in rules):
+    denied = {(rule.permission, rule.pattern) for rule in agent.permission if rule.action == "deny"}
+    if any((rule.permission, rule.pattern) in denied for rule in rules):
         return agent
     return agent.model_copy(update={"permission": [*agent.permission, *rules]})
 

@@ -19,8 +19,10 @@ from app.project.config.errors import ConfigInvalidError
 from app.project.config.flags import Flags
 from app.project.config.keys import PLUGIN_SUFFIXES, Extension, distinct, unused_keys
 from app.project.config.parse import (
+    MAX_ALL_VALUES,
     Substitution,
     deep_merge,
+    has_too_many_values,
     merge_layer,
     parse_layer,
     parse_literal,
@@ -34,6 +36,8 @@ from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util import environment
 from app.util.project_files import ProjectBounds
+
+_ALL_LAYERS = "the merged configuration"
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,27 @@ def load(
     bounds = bounds or ProjectBounds.of(directory, worktree)
     loader = _Loader(directory, upward, flags, environ, bounds)
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
+    _require_few_values([layer.content for layer in layers])
     split = None if bounds.trusted else _split(layers)
     merged = _merged(layers)
     if split is not None:
         merged |= _programs(split, merged.keys())
-    config = validate(Config, finish(merged, flags), "the merged configuration")
+    finished = finish(merged, flags)
+    _require_few_values([finished.get("permission")] * len(finished["agent"]))
+    config = validate(Config, finished, _ALL_LAYERS)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch(extension.path for extension in (*plugins, *loader.tools))
     skills = loader.skills(layers)
     found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
     watched, unused = essential(loader.stamps), unused_keys(merged)
     return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
+
+
+def _require_few_values(values: list[Any]) -> None:
+    """Raises ConfigInvalidError. Agents of a project's with many rules would hold the event loop for minutes."""
+    if has_too_many_values(values, MAX_ALL_VALUES):
+        reason = f"it has more than {MAX_ALL_VALUES} values, or its agents as many rules together"
+        raise ConfigInvalidError(_ALL_LAYERS, reason)
 
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:

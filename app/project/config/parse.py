@@ -21,6 +21,8 @@ from app.util.project_files import MAX_ALL_BYTES
 
 MAX_VALUES = 10_000
 """The most values in a file: validating more of them stops the event loop, and in YAML a few lines can stand for billions."""
+MAX_ALL_VALUES = 100_000
+"""In all layers together; and the most rules of all agents, each of which has those of the configuration."""
 _ADD_UP = ("plugin", "instructions")
 
 
@@ -161,10 +163,10 @@ def _json(text: str, path: str) -> Any:
     return found
 
 
-def has_too_many_values(data: Any) -> bool:
+def has_too_many_values(data: Any, most: int = MAX_VALUES) -> bool:
     """Counts a repeated value each time."""
     values = [data]
-    for _ in range(MAX_VALUES):
+    for _ in range(most):
         if not values:
             return False
         value = values.pop()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 import tracemalloc
 from pathlib import Path
@@ -244,6 +245,24 @@ def test_a_file_of_many_values_is_refused_and_named(world: Any, content: dict[st
     """It would be validated in one go, which nothing else can interrupt: 25,000 agents took seconds."""
     world.project(content)
     with pytest.raises(ServiceError, match=r"opencode\.json.* more than 10000 values"):
+        world.load()
+
+
+def test_all_layers_of_many_values_are_refused_and_so_are_agents_of_many_rules(world: Any) -> None:
+    """They were merged for half a minute; 5,000 agents of 5,000 rules held the event loop for as long."""
+    for number in range(12):
+        world.write(world.directory / f".opencode/agent/{number}.md", f"---\noptions: {{z: [{'1,' * 9_000}]}}\n---\nx")
+    with pytest.raises(ServiceError, match="merged configuration: it has more than 100000 values"):
+        world.load()
+    shutil.rmtree(world.directory / ".opencode")
+    rules, agents = (
+        {"bash": {str(number): "ask" for number in range(500)}},
+        {f"a{number}": {"prompt": "x"} for number in range(100)},
+    )
+    world.project({"permission": rules, "agent": agents, "mode": agents})
+    assert len(world.load().config.agent) == 100
+    world.project({"permission": rules, "agent": agents, "mode": {f"m{name}": mode for name, mode in agents.items()}})
+    with pytest.raises(ServiceError, match="its agents as many rules"):
         world.load()
 
 
