@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from app.schema.event import AnnouncedEvent, RenderedEvent
 from app.util import clock
 
-# The ids of events, `evt_` and 26 hex digits: an event's position in the journal, behind which a client can resume. The first 13
+# The ids of events, `evt_` and 26 hex digits: an event's position in the journal, after which a client can resume. The first 13
 # digits are the event's sequence, or the newest one that was published before an event without (a delta, a heartbeat). The last
 # 13 distinguish such events; they are 0 for an event of the journal. Ids ascend in the order in which a server sends events, and
 # an event of the journal has the same id on every server. Users who do not receive all sessions' events are given sealed ids.
@@ -101,14 +101,14 @@ class Event:
 
     @property
     def properties(self) -> bytes:
-        """The properties' JSON, which the payload has behind the type."""
+        """The properties' JSON, which the payload has after the type."""
         return self.payload[len(b'{"type":"","properties":') + len(self.type) : -1]
 
     def stored(self, owner: str | None, seq: int | None) -> "Event":
         return replace(self, owner=owner, seq=seq)
 
     def id(self, newest: int = 0) -> EventId:
-        """`newest`: the sequence behind which an event without a sequence is sent."""
+        """`newest`: the sequence after which an event without a sequence is sent."""
         if self.seq is not None:
             return EventId(self.seq) if self.journaled else EventId.behind(self.seq)
         return EventId.behind(newest)

@@ -64,7 +64,9 @@ class Listener:
         self._taken = 0
         """How often frames were taken."""
         self._is_watched = False
-        self._burst, self._before_burst = bus.burst, 0
+        self._burst = bus.burst
+        self._size_before_burst = 0
+        """How much waited before the events of the present moment: they do not count for DISCONNECT_ABOVE."""
         self._awake = asyncio.Event()
         self._paused = False
         self._covered = 0
@@ -85,8 +87,8 @@ class Listener:
 
     def resume(self, covered: int, streaming: StreamingParts) -> None:
         """The client is sent the events up to the sequence `covered` from the journal, so only newer ones stay in the queue. The
-        `streaming` parts follow as they are now, and later their new text alone. The last event of a part that has ended has all
-        of the part."""
+        `streaming` parts follow as they are now, later only their new text. A part that has ended gets no more text: its last
+        event has all of it."""
         self._covered, self._known = covered, dict(streaming.known)
         waiting = [frame for frame in self._frames if not isinstance(frame, PartFrame)]
         self._clear()
@@ -96,7 +98,7 @@ class Listener:
 
     def _clear(self) -> None:
         self._frames.clear()
-        self._size = self._before_burst = 0
+        self._size = self._size_before_burst = 0
         self._merge_above = MERGE_ABOVE
 
     # Into the queue.
@@ -123,7 +125,7 @@ class Listener:
         if unsent.id.seq < self._covered:
             unsent = replace(unsent, id=EventId.behind(self._covered))
         if self._burst != self._bus.burst:
-            self._burst, self._before_burst = self._bus.burst, self._size
+            self._burst, self._size_before_burst = self._bus.burst, self._size
         self._frames.append(unsent)
         self._size += unsent.size
         if self._size > self._merge_above:
@@ -131,11 +133,12 @@ class Listener:
         self._awake.set()
 
     def _unsent(self, frame: Frame) -> Frame | None:
-        """The part of a frame that is still to be sent."""
+        """What the client has not been sent of a frame; None if it has all."""
         if not isinstance(frame, PartFrame):
             return None if frame.event.seq is not None and frame.event.seq <= self._covered else frame
         known = self._known.get(frame.delta.part_id)
-        if known is None or not (frame.text or known == ENDED):
+        is_change_without_text = not frame.text and known != ENDED
+        if known is None or is_change_without_text:
             return frame
         unknown = frame.delta.size - known
         if unknown <= 0:
@@ -150,23 +153,23 @@ class Listener:
         self._frames = merge_waiting(self._frames)
         self._size = sum(frame.size for frame in self._frames)
         self._merge_above = self._size + MERGE_ABOVE
-        if min(self._before_burst, self._size) > DISCONNECT_ABOVE:
+        if min(self._size_before_burst, self._size) > DISCONNECT_ABOVE:
             self.cut_off()
         elif self._size > STALLED_ABOVE and not self._is_watched:
-            self._watch()
+            self._check_later_if_stalled()
 
-    def _watch(self) -> None:
+    def _check_later_if_stalled(self) -> None:
         self._is_watched = True
-        asyncio.get_running_loop().call_later(STALLED_SECONDS, self._look, self._taken)
+        asyncio.get_running_loop().call_later(STALLED_SECONDS, self._cut_off_if_stalled, self._taken)
 
-    def _look(self, taken_before: int) -> None:
+    def _cut_off_if_stalled(self, taken_before: int) -> None:
         self._is_watched = False
         if self.closed or self._size <= STALLED_ABOVE:
             return
         if self._taken == taken_before:
             self.cut_off()
         else:
-            self._watch()
+            self._check_later_if_stalled()
 
     def cut_off(self) -> None:
         self.fell_behind = True
@@ -176,7 +179,7 @@ class Listener:
     # Out of the queue.
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """What waits and what comes, in pieces of about PIECE_BYTES at most, until the listener is closed."""
+        """Yields what waits and what is published later, in pieces of about PIECE_BYTES at most, until the listener is closed."""
         while (frames := await self.take()) is not None:
             try:
                 written = pieces(frames, self.form)

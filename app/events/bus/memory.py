@@ -47,7 +47,7 @@ class MemoryBus:
     # Publishing.
 
     def publish(self, event: Event) -> None:
-        """A client that cannot be given it is disconnected and may resume. A directory's streams end behind its disposal."""
+        """A client that cannot be given it is disconnected and may resume. A directory's streams end after its disposal."""
         if self._listeners:
             if event.session_id is not None:
                 self.flush(event.session_id)
@@ -71,12 +71,12 @@ class MemoryBus:
     def flush(self, session_id: str) -> None:
         self._merger.flush(session_id)
 
-    def notify(self, wake: Callable[[], None]) -> None:
-        """Calls `wake`, which must raise nothing, behind each journaled event from now on."""
+    def on_journaled(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` after each journaled event from now on. `wake` must not raise."""
         self._wakes.append(wake)
 
     def _send(self, frame: Frame, deltas: bool) -> None:
-        for listener in self._of(frame.directory, deltas):
+        for listener in self._listeners_of(frame.directory, deltas):
             try:
                 if listener.receives(frame):
                     listener.push(frame)
@@ -124,7 +124,7 @@ class MemoryBus:
         self.disconnect_all()
 
     def disconnect_all(self) -> None:
-        """Clients may resume, and read anew what cannot be replayed."""
+        """Ends every stream. Clients may resume, and read anew what cannot be replayed."""
         for listener in tuple(self._all()):
             listener.close()
 
@@ -135,12 +135,12 @@ class MemoryBus:
                 listener.close()
 
     def _disconnect_listeners(self, delta: PartDelta, deltas: bool) -> None:
-        for listener in self._of(delta.directory, deltas):
+        for listener in self._listeners_of(delta.directory, deltas):
             listener.close()
 
     def _all(self) -> Iterator[Listener]:
         return (listener for group in self._listeners.values() for listener in group)
 
-    def _of(self, directory: str | None, deltas: bool) -> tuple[Listener, ...]:
+    def _listeners_of(self, directory: str | None, deltas: bool) -> tuple[Listener, ...]:
         everywhere = self._listeners.get((None, deltas), ())
         return (*everywhere, *self._listeners.get((directory, deltas), ())) if directory is not None else tuple(everywhere)

@@ -279,7 +279,7 @@ class SharedBus(MemoryBus):
             super().publish_delta(delta)
 
     def _in_order(self, publish: Callable[[], None]) -> None:
-        """A publication without a sequence goes behind all events that this server knows to come before it."""
+        """A publication without a sequence goes after all events that this server knows to come before it."""
         if self._ordered.offered > self._ordered.cursor or self._unnumbered:
             self._unnumbered.append((self._ordered.offered, publish))
         else:

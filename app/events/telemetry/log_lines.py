@@ -25,7 +25,7 @@ _CHATTY = ("httpx2", "httpcore2", "openai", "anthropic", "alembic")
 
 
 def set_up_log(log_format: LogFormat, level: LogThreshold = "info") -> None:
-    """To standard error. A second call replaces the first."""
+    """Logs to standard error. A second call replaces the first."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

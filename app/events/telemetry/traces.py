@@ -74,7 +74,7 @@ class Traces(Observer):
 
     @contextmanager
     def model_call(self, record: ModelCallRecord) -> Iterator[None]:
-        """Not the current span: a stream is read here and there, and its calls belong to the turn."""
+        """Does not make the span the current one: the stream is read in several tasks, and its tool calls belong to the turn."""
         span = self._tracer.start_span(f"chat {record.model}", kind=SpanKind.CLIENT, attributes=_model_call_start(record))
         _PROPAGATOR.inject(record.headers, trace.set_span_in_context(span))
         try:
@@ -186,7 +186,7 @@ def _describe_model_call(span: Span, record: ModelCallRecord) -> None:
 
 
 def _usage(record: ModelCallRecord) -> Attributes:
-    """By the conventions input includes cached tokens."""
+    """Input includes cached tokens, as the conventions have it."""
     tokens = record.tokens
     usage = {
         "input_tokens": tokens.input + tokens.cache.read + tokens.cache.write,

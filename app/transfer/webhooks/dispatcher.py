@@ -52,7 +52,7 @@ class WebhookDispatcher:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._bus.notify(self._wake)
+        self._bus.on_journaled(self._wake)
         self._looking = asyncio.create_task(self._keep_looking(), name="look for webhooks")
 
     def changed(self) -> None:
@@ -80,13 +80,13 @@ class WebhookDispatcher:
         while True:
             self._look_now.clear()
             try:
-                there_are = await self._look()
+                has_webhooks = await self._look()
                 failures.worked()
             except Exception as error:  # noqa: BLE001  the next look may succeed
-                there_are = True
+                has_webhooks = True
                 failures.failed(error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_seconds if there_are or self._is_shared else None):
+                async with asyncio.timeout(self._look_seconds if has_webhooks or self._is_shared else None):
                     await self._look_now.wait()
 
     async def _look(self) -> bool:

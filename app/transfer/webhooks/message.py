@@ -111,7 +111,7 @@ GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """As the log has it. `error` is None if the message was accepted. `time` in epoch milliseconds."""
+    """One attempt, as the log has it. `error` is None if the message was accepted. `time` in epoch milliseconds."""
 
     time: int
     milliseconds: int

@@ -141,7 +141,7 @@ class Webhooks:
         return webhook_rows.find(connection, row["id"])
 
     async def _changes(self, row: Any, patch: WebhookPatch) -> dict[str, Any]:
-        """In the form in which they are stored."""
+        """The changed columns, in the form in which they are stored."""
         values: dict[str, Any] = {}
         if patch.url is not None:
             await self._check_url(patch.url)

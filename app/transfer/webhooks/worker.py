@@ -1,7 +1,7 @@
 """Delivers one webhook: reads the journal from its cursor on, and sends one message after the other.
 
-A message that is not accepted is sent again until it is, and those behind it wait: the receiver gets all in the journal's order.
-The cursor is stored behind the accepted messages, so that a server that is killed, or whose webhook another one takes over, sends
+A message that is not accepted is sent again until it is, and those after it wait: the receiver gets all in the journal's order.
+The cursor is stored after the accepted messages, so that a server that is killed, or whose webhook another one takes over, sends
 some messages twice but loses none.
 """
 
@@ -110,7 +110,7 @@ class ClaimLost(Exception):
 
 @dataclass(slots=True)
 class DeliveryProgress:
-    """As it is stored: see `WebhookRow`."""
+    """How far the delivery is, as it is stored: see `WebhookRow`."""
 
     cursor: int
     attempts: int = 0
@@ -198,7 +198,7 @@ class WebhookWorker:
         return True
 
     async def _deliver_new(self) -> None:
-        """Delivers all that the journal has behind the cursor."""
+        """Delivers all that the journal has after the cursor."""
         is_last = False
         while not is_last:
             page = await self._next_page()
