@@ -14,7 +14,7 @@ from app.schema.part import EditorFile
 
 ANSWER_SECONDS = 2.0
 LINGER_SECONDS = 2.0
-"""Seconds for which a client between two waits counts as present: it is asked as soon as it waits again."""
+"""A client counts as present for these seconds after a wait: it is asked as soon as it waits again."""
 
 
 class EditorsReleased(ServiceError):
@@ -27,15 +27,16 @@ class EditorsReleased(ServiceError):
 
 @dataclass
 class _Editors:
-    """The editors of one session. `waiting`: the one that came last at the end. `asked`: what comes between two waits."""
+    """The editors of one session. `waiting`: their waits, the newest at the end. `asked`: files that were asked for while none
+    waited. `removal`: when nobody has waited for LINGER_SECONDS, the session counts as without editors."""
 
     waiting: list[asyncio.Future[EditorFile]] = field(default_factory=list)
     asked: list[EditorFile] = field(default_factory=list)
-    leaving: asyncio.TimerHandle | None = None
+    removal: asyncio.TimerHandle | None = None
 
-    def stay(self) -> None:
-        if self.leaving is not None:
-            self.leaving.cancel()
+    def cancel_removal(self) -> None:
+        if self.removal is not None:
+            self.removal.cancel()
 
     async def wait(self) -> EditorFile:
         wait = asyncio.get_running_loop().create_future()
@@ -60,13 +61,13 @@ class EditorFiles:
         if self._released:
             raise EditorsReleased
         editors = self._editors.setdefault(session_id, _Editors())
-        editors.stay()
+        editors.cancel_removal()
         try:
             return editors.asked.pop(0) if editors.asked else await editors.wait()
         finally:
             if not editors.waiting:
-                editors.stay()
-                editors.leaving = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
+                editors.cancel_removal()
+                editors.removal = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
 
     def answer(self, session_id: str, file_id: str, text: str | None) -> bool:
         """Returns whether somebody still waits for the text."""
@@ -79,7 +80,8 @@ class EditorFiles:
     # For tools.
 
     @property
-    def are_none(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether no session has an editor."""
         return not self._editors
 
     def has_editor(self, session_id: str) -> bool:
@@ -87,9 +89,10 @@ class EditorFiles:
 
     async def text(self, session_id: str, path: Path) -> str | None:
         """None if the editor does not have the file, or has not answered in time."""
-        editors, file = self._editors.get(session_id), EditorFile(id=secrets.token_hex(8), path=str(path))
+        editors = self._editors.get(session_id)
         if editors is None:
             return None
+        file = EditorFile(id=secrets.token_hex(8), path=str(path))
         answer = self._texts[session_id, file.id] = asyncio.get_running_loop().create_future()
         waiting = [wait for wait in editors.waiting if not wait.done()]
         if waiting:

@@ -158,7 +158,9 @@ class PathCheck:
 def _with_parents(field: str) -> str:
     """With `..` for the folders `.?` and `.*`, which match it in many shells."""
     *folders, name = field.split("/")
-    return "/".join([*(".." if has_glob(each) and _MAY_BE_PARENT.fullmatch(each) else each for each in folders), name])
+    may_be_parent = [has_glob(folder) and _MAY_BE_PARENT.fullmatch(folder) is not None for folder in folders]
+    replaced = [".." if is_parent else folder for folder, is_parent in zip(folders, may_be_parent, strict=True)]
+    return "/".join([*replaced, name])
 
 
 def is_likely(path: str) -> bool:

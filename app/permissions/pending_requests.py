@@ -283,7 +283,7 @@ class PendingRequests(Generic[R, T]):
         await asyncio.shield(self._wake_when(stored))
 
     def _answer(self, tx: Tx, resolution: Resolution[T]) -> bool:
-        answer = {"of": resolution.request_id, "given": orjson.dumps(resolution.answer).decode()}
+        answer = {"of_request": resolution.request_id, "new_answer": orjson.dumps(resolution.answer).decode()}
         answered = bool(tx.execute(tx.sql.answer_request, answer).rowcount)
         if answered:
             tx.announce(resolution.event)

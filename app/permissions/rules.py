@@ -16,11 +16,11 @@ from app.schema.permission import EDITING_TOOLS, Action, Rule, Ruleset
 Readability = Literal["readable", "foreign", "unreadable"]
 
 MAX_WORDS = 100
-"""Programs are looked for among so many words of a command. The words behind them are searched as text."""
+"""Programs are looked for among so many words of a command. The words after them are searched as text."""
 
 MAX_COMPARED = 1_000
-"""The rules of a parent and a child are compared with each other if they are not more than these together: of thousands, which a
-project's configuration may have, that would take minutes."""
+"""The rules of a parent and a child are compared with each other if there are at most so many together. Comparing thousands,
+which a project's configuration may have, would take minutes."""
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
@@ -112,18 +112,19 @@ class _SubjectEvaluator:
         return typed.action if self._are_approved(by_spelling) else "ask"
 
     def _may_run_named(self, subject: Subject) -> bool:
-        """A later rule may allow what a mentioned pattern is about."""
+        """Whether the command may run a program that a rule denies or asks about: a word's wildcards may expand to its name, or
+        the text mentions it and no later rule allows that."""
         mentioned = (evaluate(self.permission, pattern, self.ruleset) for pattern in self.named.mentioned_in(subject.text))
-        return any(map(self.named.may_be, subject.words[1:])) or any(rule.action != "allow" for rule in mentioned)
+        return any(map(self.named.may_expand_to_one, subject.words[1:])) or any(rule.action != "allow" for rule in mentioned)
 
     def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
         """The commands that may begin at any of the words: `perf stat rm x` → `rm x`."""
-        for at, word in enumerate(words[1:MAX_WORDS], 1):
+        for index, word in enumerate(words[1:MAX_WORDS], 1):
             if self.named.has(word):
-                yield from spellings(words[at:])
+                yield from spellings(words[index:])
 
     def _actions_of(self, subject: Subject, others: Iterable[str]) -> dict[str, Action]:
-        """By text, if another rule applies than to the text as typed."""
+        """The actions for other texts than the typed one, by text: those of rules that do not match the typed text too."""
         found = {text: evaluate(self.permission, text, self.ruleset) for text in others}
         return {text: rule.action for text, rule in found.items() if not matches(rule.pattern, subject.pattern)}
 
@@ -221,7 +222,7 @@ def _overlap(one: Rule, other: Rule) -> bool:
 
 def _without_overridden(rules: Ruleset) -> Ruleset:
     """Without rules that a later one fully covers."""
-    return [rule for at, rule in enumerate(rules) if not any(_covers(later, rule) for later in rules[at + 1 :])]
+    return [rule for index, rule in enumerate(rules) if not any(_covers(later, rule) for later in rules[index + 1 :])]
 
 
 def _covers(wide: Rule, narrow: Rule) -> bool:

@@ -52,9 +52,9 @@ _MAX_PERMUTED = 3
 _MAX_LETTERS = 6
 _MAX_ARGUMENTS = 100
 _MAX_PATH = 4096
-"""A longer name is no program's."""
+"""Characters of the longest path that can name a program."""
 _MAX_MENTION = 255
-"""Of a longer word of a rule the beginning is looked for."""
+"""Characters of a rule's word that are looked for; the rest of a longer word is ignored."""
 
 
 def arity(tokens: Sequence[str]) -> int:
@@ -93,12 +93,12 @@ def _after_leading_options(args: list[str]) -> list[int]:
     """Indices at which a subcommand may start: each leading option may or may not take the next word as its value."""
     starts = []
     may_be_value = False
-    for at, arg in enumerate(args):
+    for index, arg in enumerate(args):
         if arg.startswith("-"):
             may_be_value = True
             continue
-        if at:
-            starts.append(at)
+        if index:
+            starts.append(index)
         if not may_be_value:
             break
         may_be_value = False
@@ -132,8 +132,8 @@ def _letters(option: str) -> str:
 
 
 class NamedPrograms:
-    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches the text as
-    typed."""
+    """The programs that the rules' patterns name. `patterns`: those of the rules that deny or ask. A pattern that begins with a
+    wildcard names no program: it matches the text as typed."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [pattern for pattern in patterns if pattern.lstrip()[:1] not in ("", "*", "?")]
@@ -142,22 +142,24 @@ class NamedPrograms:
     def has(self, word: str) -> bool:
         return any(matches(name, spelled) for name in self._names for spelled in (word.lower(), basename(word).lower()))
 
-    def may_be(self, word: str) -> bool:
-        """Whether a wildcard in the word can become such a name. A wildcard that any name matches is about files."""
+    def may_expand_to_one(self, word: str) -> bool:
+        """Whether the shell may expand the word's wildcards to the name of such a program. A word of `*` and `?` alone, which any
+        name matches, is taken for files."""
         glob = re.sub(r"\[\^", "[!", basename(word).lower())
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
-        least = len(glob.rpartition("]")[2].replace("*", ""))  # behind the last set each character but `*` stands for one
-        return is_glob and any(least <= len(name) <= _MAX_PATH and fnmatchcase(name, glob) for name in self._names)
+        # After the last `[…]` each character but `*` stands for one character, so a shorter name cannot match.
+        shortest = len(glob.rpartition("]")[2].replace("*", ""))
+        return is_glob and any(shortest <= len(name) <= _MAX_PATH and fnmatchcase(name, glob) for name in self._names)
 
     def mentioned_in(self, text: str) -> Iterator[str]:
-        """The patterns whose program is in the text as a word, with the literal words behind it (`git push*`)."""
+        """The patterns whose program is in the text as a word, as are the literal words that follow it (`git push*`)."""
         return (pattern for pattern in self._patterns if all(word.search(text) for word in _mention(pattern)))
 
 
 @lru_cache(maxsize=2048)
 def _mention(pattern: str) -> list[re.Pattern[str]]:
-    name, *behind = pattern.split()
-    literal = takewhile(lambda word: re.fullmatch(r"\w[\w-]*\*?", word), behind)
+    name, *following = pattern.split()
+    literal = takewhile(lambda word: re.fullmatch(r"\w[\w-]*\*?", word), following)
     return [_as_word(word) for word in (name, *literal)]
 
 

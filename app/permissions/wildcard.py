@@ -34,7 +34,7 @@ def _begins(value: str, text: str, at: int) -> bool:
 
 
 def _find(text: str, value: str, at: int, until: int) -> int:
-    """As `str.find`. With a `?` each bit of a number is a part of the text that ends here: all are brought forward at once."""
+    """Like `str.find`. With a `?` each bit of a number is a part of the text that ends here: all are brought forward at once."""
     if "?" not in text:
         return value.find(text, at, until)
     if len(text) > until - at:

@@ -131,14 +131,14 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """In the form for PostgreSQL's programs, which ask for the password, or have it from PGPASSWORD."""
+    """The URL for PostgreSQL's programs, which ask for the password or have it from PGPASSWORD."""
     parsed = make_url(url)
     query = {name: value for name, value in parsed.query.items() if name != "password"}
     return parsed.set(drivername="postgresql", query=query)._replace(password=None).render_as_string(hide_password=False)
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
+    """An engine in WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
         # SQLite lets others read a new file. An existing one is not opened: closing it would drop this process's locks on it.
@@ -261,7 +261,7 @@ class Database:
             pass
 
     def write_in_thread(self, work: Callable[[Connection], T]) -> T:
-        """As `write`, for a thread that is not the event loop's."""
+        """Like `write`, for a thread that is not the event loop's."""
         return self._writer.submit(self._write, work).result()
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ def unknown_schema(found: str) -> str | None:
 
 
 def upgrade(engine: Engine) -> None:
-    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable."""
+    """Migrates in one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable."""
     found = _usable_revision(engine)
     if found == HEAD:
         return

@@ -156,7 +156,7 @@ def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
     reads stays valid until it commits. Each writer notes its transaction's number, by which the outcome is found. Looks now and
     then whether the present writer stands still."""
     deadline = time.monotonic() + timeout_ms / 1000
-    # The function behind FROM runs first, so this wait has a limit of its own.
+    # The function after FROM runs first, so this wait has a limit of its own.
     lock = (
         f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK}), txid_current(), set_config('lock_timeout', '{timeout_ms}', true)"
         f" FROM set_config('lock_timeout', '{min(LOOK_MS, timeout_ms)}', true)"

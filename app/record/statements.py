@@ -1,6 +1,8 @@
 """The write statements. Portable between SQLite and PostgreSQL.
 
-Each statement object is created once and executed with many rows, so that SQLAlchemy compiles it once.
+Each statement object is created once and executed with many rows, so that SQLAlchemy compiles it once. SQLAlchemy reserves the
+names of columns for the values that an UPDATE or INSERT sets. So the parameters of conditions have other names: `of_…` for the
+row that is meant, `gone` for the key of what is deleted.
 """
 
 from dataclasses import dataclass
@@ -152,8 +154,8 @@ class Statements:
         self.put_request = Put(11, self._upsert(PENDING_REQUEST, ["id"]))
         self.answer_request = (
             update(PENDING_REQUEST)
-            .where(PENDING_REQUEST.c.id == bindparam("of"), PENDING_REQUEST.c.answer.is_(None))
-            .values(answer=bindparam("given"))
+            .where(PENDING_REQUEST.c.id == bindparam("of_request"), PENDING_REQUEST.c.answer.is_(None))
+            .values(answer=bindparam("new_answer"))
         )
         self.put_queued_prompt = Put(13, self._insert(QUEUED_PROMPT).on_conflict_do_nothing())
         self.put_approval = Put(12, self._insert(APPROVAL).on_conflict_do_nothing())
@@ -202,7 +204,6 @@ class Statements:
 
     def _make_journal(self) -> None:
         self.put_events = insert(EVENT)
-        """For rows by the thousand, whose parameters SQLAlchemy would make one by one."""
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
@@ -241,7 +242,7 @@ class Statements:
         )
 
     def _acquire_lease(self) -> Executable:
-        """Returns the generation; nothing while another server holds the lease, or for an unknown session."""
+        """Returns the generation; no row while another server holds the lease, or for an unknown session."""
         given: dict[str, Any] = {name: bindparam(name, type_=Text) for name in ("session_id", "owner", "directory", "status")}
         values = {**given, "generation": literal_column("1"), "heartbeat": self._now, "aborting": false()}
         insert = self._insert(LEASE).from_select(
@@ -267,7 +268,7 @@ class Statements:
             started=self._now, heartbeat=self._now, journal_lag=lag
         )
         self.delete_replica = _delete(REPLICA, id="gone")
-        # A state may be deleted only after another was written: the newest revision must not be given twice.
+        # States are deleted only after a newer one was written: otherwise the newest revision would be given twice.
         newer = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0) + 1).scalar_subquery()
         self.put_directory_state = self._upsert(DIRECTORY_STATE, ["directory", "name"]).values(revision=newer)
         self.delete_directory_states = delete(DIRECTORY_STATE).where(
@@ -323,6 +324,7 @@ class Statements:
         )
         self.add_to_session = added
         self.count_in_session = added.where(~is_counted.exists())
+        """Adds a step, unless the ledger has it."""
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""

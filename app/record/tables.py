@@ -376,7 +376,7 @@ class StepUsageRow(TableRow, table=True):
 class WebhookRow(TableRow, table=True):
     """`events`: a JSON list of patterns. `secret` is encrypted. `role`: its owner's when it was switched on. `id_key`: the ids of
     its messages are made of it. `server` delivers it, up to the event `cursor` so far. `revision` grows with each change by its
-    owner. Since `failed_since` the event behind the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
+    owner. Since `failed_since` the event after the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
 
     id: str = Field(primary_key=True)
     owner: str

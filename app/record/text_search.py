@@ -63,7 +63,7 @@ FTS = "part_text_fts"
 TRIGRAMS = "part_text_trigrams"
 
 _FACETED = "char(2) || substr({row}.role, 1, 1) || substr({row}.kind, 1, 1) || char(10) || {row}.text"
-"""The text behind a trigram that says its role and kind."""
+"""The text after a trigram that says its role and kind."""
 
 _PUT = f"INSERT INTO {FTS}(rowid, text) VALUES (new.part_seq, {_FACETED.format(row='new')});"
 _REMOVE = f"INSERT INTO {FTS}({FTS}, rowid, text) VALUES ('delete', old.part_seq, {_FACETED.format(row='old')});"

@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 RETRY_SECONDS = 15.0
 """How long the changes of a batch that failed are tried one by one while the database refuses them, from the start of the batch
-on. Each may take as long as a wait for a lock, and all later changes wait behind them."""
+on. Each may take as long as a wait for a lock, and all later changes wait for them."""
 
 
 class WriterStopped(StorageError):
@@ -65,7 +65,7 @@ class Lease:
 
 @dataclass(eq=False, slots=True)
 class Chain:
-    """Changes that need each other, such as a message and its parts: behind one that fails, the others fail as it did, and none
+    """Changes that need each other, such as a message and its parts: after one that fails, the others fail as it did, and none
     of their deltas is published."""
 
     failure: Exception | None = None
@@ -110,7 +110,7 @@ class Tx:
             self._required.add(lease)
 
     def release(self, lease: Lease) -> None:
-        """From then on no server holds the session. Raises StaleLease."""
+        """After the commit no server holds the session. Raises StaleLease."""
         self._update_lease(self.sql.release_lease, lease)
         self._required.discard(lease)
 
@@ -132,7 +132,7 @@ class _CommitFuture(asyncio.Future[T]):
 
 @dataclass(eq=False, slots=True)
 class _Posted(Generic[T]):
-    """`deltas`: published behind the change. `done`: a caller waits for it."""
+    """`deltas`: published after the change. `done`: a caller waits for it."""
 
     work: Work[T]
     session_id: str | None
@@ -198,7 +198,7 @@ class Writer:
         await asyncio.wait({self.post(lambda tx: None)})
 
     def behind(self, session_id: str, publish: Callable[[], None], chain: Chain | None = None) -> None:
-        """Publishes a delta: now, or behind the session's newest change; never behind a failed change of `chain`."""
+        """Publishes a delta: now, or after the session's newest change; never after a failed change of `chain`."""
         newest = self._newest.get(session_id)
         if newest is not None:
             newest.deltas.append((publish, chain))

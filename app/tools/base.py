@@ -123,9 +123,9 @@ class ToolHost(Protocol):
         """Starts language servers that may be asked about the file soon."""
         return
 
-    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+    async def ask_language_servers(self, operation: str, path: Path, text: str, position: tuple[int, int]) -> list[Any] | None:
         """The answer of each language server to one of the operations of the tool `lsp`; None if there is none for the file.
-        `text`: the file's. `place`: line and character, from 0."""
+        `text`: the file's. `position`: line and character, from 0."""
         return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

@@ -34,7 +34,7 @@ def root_of(ctx: ToolContext, path: Path) -> HeldDirectory | Path:
 
 
 def _bases(ctx: ToolContext) -> tuple[HeldDirectory, ...]:
-    """From the outermost on: a command that runs meanwhile can replace what lies within the checkout by a link."""
+    """Begins with the outermost: a command that runs meanwhile can replace what lies within the checkout by a link."""
     try:
         *top, directory = ctx.sandbox_workspace.directories()
     except OSError as error:

@@ -45,7 +45,7 @@ class FileChange:
         return self.move_path or self.path
 
     def formatted(self, file: TextFile) -> Self:
-        """With the text that formatters have made of this one."""
+        """The change with the text that formatters have made of its own."""
         after = text_file.json_text(file.text)
         return self if after == self.after else replace(self, after=after, delta=compare(str(self.path), self.before, after))
 
@@ -322,7 +322,7 @@ def errors_text(files: Mapping[Path, str], errors: Errors) -> str:
 
 
 def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping[str, Any]]]:
-    """By path, in LSP's form: of the files that were written, and of others with errors."""
+    """The errors of the written files and of others, by path, in LSP's form."""
     others = [path for path in errors if path not in paths][:MAX_OTHER_FILES]
     return {str(path): errors[path].items[:MAX_ERRORS] for path in (*paths, *others) if path in errors and errors[path].total}
 

@@ -200,7 +200,7 @@ class _PatchedText:
         self._seen_through: dict[Callable[[str], str], list[str]] = {}
 
     def below(self, contexts: Sequence[str], start: int) -> int:
-        """The line behind the last of the contexts."""
+        """The line after the last of the contexts."""
         for context in contexts:
             above = self._seek([context], start, at_end=False)
             if above is None:

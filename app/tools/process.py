@@ -62,7 +62,7 @@ async def run(
     `on_output` receives standard output and, unless `stderr` says otherwise, standard error, interleaved. Standard input is
     empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
     """
-    mark = processes.new()
+    mark = processes.new_mark()
     async with pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
@@ -86,7 +86,7 @@ async def run(
 async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
     """Runs the program during the block and kills its process group at the end. Gives the process and its output. Raises OSError
     as `run` does."""
-    async with pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
+    async with pipe() as (output, write_end), _group(program, processes.new_mark(), stdout=write_end, stderr=stderr) as process:
         yield process, output
 
 

@@ -306,7 +306,12 @@ def _splice_crlf(content: str, spans: list[TextSpan], new: str) -> str:
     """`new` has LF; each replacement takes the line ending of the text it replaces, or else the file's most frequent one."""
     crlf = new.replace("\n", "\r\n")
     file_is_crlf = content.count("\r\n") * 2 >= content.count("\n")
-    return _splice(content, spans, lambda gone: crlf if ("\r\n" in gone if "\n" in gone else file_is_crlf) else new)
+
+    def replacement(replaced: str) -> str:
+        is_crlf = "\r\n" in replaced if "\n" in replaced else file_is_crlf
+        return crlf if is_crlf else new
+
+    return _splice(content, spans, replacement)
 
 
 def _raw_spans(content: str, spans: list[TextSpan]) -> list[TextSpan]:

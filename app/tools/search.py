@@ -37,7 +37,7 @@ _MAX_PIECE_BYTES = 64 * 1024 * 1024
 _MAX_LINE_BYTES = "8000"
 """Bytes: tools show at most 2000 characters of a line, and a character has up to 4 bytes."""
 _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
-_REMARK = re.compile(rb": (?:binary file matches|WARNING: stopped searching binary file after match) \(found ")
+_BINARY_FILE_REMARK = re.compile(rb": (?:binary file matches|WARNING: stopped searching binary file after match) \(found ")
 _EVERYTHING = frozenset({"*", "**", "**/*"})
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ Keep = Callable[[Path], bool]
 
 @dataclass(frozen=True, slots=True)
 class SearchPlace:
-    """Where rg runs: in `folder`, beneath `root` and named as results are. In the sandbox rg sees `shown`, without what the walls
-    hide, and nothing else that can be written."""
+    """Where rg runs: in `folder`, beneath `root`. Results are paths in `folder` as it is named here. In the sandbox rg sees
+    `shown`, without what the walls hide, and nothing else that can be written."""
 
     folder: Path
     root: HeldDirectory
@@ -64,8 +64,9 @@ class SearchPlace:
         """The paths that the walls hide below the folder at this moment."""
         return tuple(sorted(root for root in self.walls.hidden() if root.startswith(f"{self.real}/")))
 
-    def judge(self) -> Callable[[str], bool]:
-        """Tells whether a file that was found, named relative to the folder, may be shown. In the sandbox rg sees no others."""
+    def file_filter(self) -> Callable[[str], bool]:
+        """Returns a function that says whether a found file, named relative to the folder, may be shown. In the sandbox rg finds
+        no others."""
         if self.sandbox.is_on:
             return lambda name: True
         folder_is_open = cache(lambda folder: self.walls.admits(str(self.real / folder)))
@@ -103,7 +104,7 @@ class SearchResult(Generic[T]):
     incomplete: bool = False
 
     def add(self, path: Path, item: T) -> bool:
-        """Adds the item, if `keep` allows it. False once the limit has left one out: the search can end."""
+        """Adds the item, if `keep` allows it. Returns False once the limit has left one out: the search can end."""
         if not self.keep(path):
             self.left_out += 1
         elif len(self.items) == self.limit:
@@ -146,7 +147,7 @@ async def grep(
     def take(piece: bytes) -> bool:
         nonlocal begun
         match = _parse_match(place.folder, begun + piece)
-        begun = b"" if match or _REMARK.search(piece) else begun + piece + b"\n"  # a path with a newline goes on
+        begun = b"" if match or _BINARY_FILE_REMARK.search(piece) else begun + piece + b"\n"  # a path with a newline goes on
         return match is None or found.add(match.path, match)
 
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
@@ -187,15 +188,16 @@ def _parse_match(folder: Path, piece: bytes) -> Match | None:
 async def search(
     place: SearchPlace, arguments: Sequence[str], *, end: bytes, take: Callable[[bytes], bool], timeout: float
 ) -> bool:
-    """Passes the pieces of the output to `take` until that returns false. Returns whether rg could not read every path.
+    """Passes the pieces of rg's output, which `end` separates, to `take` until that returns false. Returns whether rg could not
+    read every path: false if `take` ended the search.
 
     Raises ToolError if rg rejects its arguments or takes too long, and for a folder that cannot be searched.
     """
     try:
         with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
             async with asyncio.timeout(timeout), process.start(program, stderr=errors) as (child, output):
-                all_taken = await _feed(output, end, take)
-                return all_taken and _could_not_read_all(await child.wait(), errors)
+                is_complete = await _feed(output, end, take)
+                return is_complete and _has_unread_paths(await child.wait(), errors)
     except TimeoutError:
         raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
     except OSError as error:
@@ -205,7 +207,7 @@ async def search(
 
 
 async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
-    """Leaves out pieces of more than _MAX_PIECE_BYTES."""
+    """Returns whether `take` took all pieces. Leaves out pieces of more than _MAX_PIECE_BYTES."""
     rest, is_too_long = bytearray(), False
     while chunk := await stream.read(_CHUNK):
         *pieces, last = chunk.split(end)
@@ -220,24 +222,25 @@ async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes]
     return not rest or take(bytes(rest))
 
 
-def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:
+def _has_unread_paths(code: int, errors: IO[bytes]) -> bool:
+    """By rg's exit code and standard error. Raises ToolError if rg could not search at all."""
     errors.seek(0)
     complaint = errors.read(_ERROR_BYTES).decode("utf-8", errors="replace").strip()
-    if code == _FOUND or (code == _NOTHING_FOUND and not complaint):  # with a complaint it is bubblewrap's code
+    if code == _FOUND or (code == _NOTHING_FOUND and not complaint):  # bubblewrap fails with the same code, and a complaint
         return False
-    if code != _FAILED or complaint:
-        raise ToolError(complaint or f"rg ended with code {code}")
-    return True
+    if code == _FAILED and not complaint:  # by `--no-messages` rg says nothing of unreadable paths
+        return True
+    raise ToolError(complaint or f"rg ended with code {code}")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """`path` is where the search starts. It and the project are permitted; links that lead elsewhere are left out."""
+    """`path` is where the search starts. Results may lie in it or in the project; links that lead elsewhere are left out."""
 
     path: Path
     place: SearchPlace
     _project: Boundary
-    _named: Path
+    _real_path: Path
 
     @classmethod
     async def enter(cls, ctx: ToolContext, name: str | None, sandbox: Sandbox) -> "SearchScope":
@@ -253,7 +256,7 @@ class SearchScope:
 
     def contains(self, path: Path) -> bool:
         real = os.path.realpath(path)
-        is_permitted = self._project.contains(real) or Path(real).is_relative_to(self._named)
+        is_permitted = self._project.contains(real) or Path(real).is_relative_to(self._real_path)
         return is_permitted and self.place.walls.admits(real)
 
     @property

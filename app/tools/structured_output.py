@@ -3,7 +3,7 @@
 Patterns and formats of texts are shown to the model and not checked: matching a client's pattern could take for ever.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -43,7 +43,7 @@ class StructuredOutputTool(ExternalTool):
 
 
 def misfit(schema: Schema, answer: dict[str, Any]) -> str | None:
-    """Where an answer does not fit; None if it does."""
+    """Where and why an answer does not fit; None if it does."""
     from jsonschema.exceptions import best_match
 
     error = best_match(_validator(schema).iter_errors(answer))
@@ -87,11 +87,16 @@ def _check_whole(schema: Schema) -> None:
     for _, key, value in _entries(schema):
         if key in _REFERENCES and isinstance(value, str):
             resolver.lookup(value)
-    validator.is_valid({})
+    validator.is_valid({})  # raises RecursionError for a schema that refers to itself without an end
 
 
 def _entries(schema: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
-    children = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    """The entries of all objects in the schema, at any depth: path, key, value."""
+    children: Iterable[tuple[Any, Any]] = ()
+    if isinstance(schema, dict):
+        children = schema.items()
+    elif isinstance(schema, list):
+        children = enumerate(schema)
     for key, value in children:
         if isinstance(key, str):
             yield (*path, key), key, value

@@ -127,7 +127,7 @@ class ToolRun:
         """A subagent reads in the editor of the session that it works for."""
         editors, session = self._ctx.services.editor_files, self.session
         while not editors.has_editor(session.id):
-            if editors.are_none or session.parent_id is None:
+            if editors.is_empty or session.parent_id is None:
                 return None
             session = await self._ctx.store.session(session.parent_id)
         return partial(editors.text, session.id)
@@ -143,11 +143,11 @@ class ToolRun:
     async def file_read(self, path: Path) -> None:
         await self.instance.extensions.language_servers.serving(path)
 
-    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
-        return await self.instance.extensions.language_servers.answers(operation, path, text, place)
+    async def ask_language_servers(self, operation: str, path: Path, text: str, position: tuple[int, int]) -> list[Any] | None:
+        return await self.instance.extensions.language_servers.answers(operation, path, text, position)
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        """By the given paths, without files that the user may not see."""
+        """The errors by the given paths, without files that the user may not see."""
         instance = self.instance
         found = await instance.extensions.language_servers.check(files)
         return {path: errors for path, errors in found.items() if not instance.hides(path)}

@@ -34,13 +34,13 @@ def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterato
 
 
 def open_file(path: Path, root: Root = ROOT) -> int:
-    """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
+    """Opens a file for reading, or a directory to list it. Non-blocking: opening a FIFO otherwise waits for a writer."""
     with folder_of(path, root) as folder:
         return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
 
 
 def opened(path: Path, root: Root = ROOT) -> BufferedReader:
-    """For reading, as by `open_file`. Raises IsADirectoryError for a directory."""
+    """Opens a file for reading, as `open_file` does. Raises IsADirectoryError for a directory."""
     # By an opener: unlike `os.fdopen` it closes the descriptor of a directory.
     return open(path, "rb", opener=lambda _path, _flags: open_file(path, root))
 
@@ -53,7 +53,7 @@ def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
 
 
 def names_in(path: Path, root: Root = ROOT) -> list[str]:
-    """Raises OSError."""
+    """The names of a directory's entries. Raises OSError."""
     descriptor = open_file(path, root)
     try:
         return os.listdir(descriptor)  # noqa: PTH208  of a descriptor
@@ -83,7 +83,7 @@ def _enter(folder: int, name: str, create: bool) -> int:
         return os.open(name, _DIRECTORY, dir_fd=folder)
     except NotADirectoryError:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a directory only by now
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # it may have become a directory by now
             raise OSError(errno.ELOOP, f"a symbolic link was put into the way: {name}") from None
         raise
 

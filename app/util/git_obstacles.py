@@ -38,17 +38,17 @@ def obstacle(directory: Path) -> FileRefused | None:
 
 
 def repository_obstacle(checkout: Path, git_dir: Path) -> FileRefused | None:
-    """As `obstacle`, in a known repository."""
+    """Like `obstacle`, in a known repository."""
     return next(_of_repository(str(checkout), str(git_dir)), None)
 
 
 def checkout_obstacle(checkout: Path | str) -> FileRefused | None:
-    """As `obstacle`, for git with a git directory of the server's own."""
+    """Like `obstacle`, for git with a git directory of the server's own."""
     return next(_refused(f"{checkout}/{name}" for name in _OF_CHECKOUT), None)
 
 
 def reference_obstacle(git_dir: Path) -> FileRefused | None:
-    """As `obstacle`, below `refs`, which may have thousands of files."""
+    """Like `obstacle`, below `refs`, which may have thousands of files."""
     left, folders = MAX_ENTRIES, [f"{git_dir}/refs"]
     while folders and left > 0:
         folder = folders.pop()

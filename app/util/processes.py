@@ -1,7 +1,7 @@
 """Programs that the server has started: which server runs which, and reading their pipes.
 
-A variable in their environment marks them, which their child processes inherit, even those that left the process group (`setsid`)
-or lost their parent. Without /proc none is found.
+A variable in their environment marks them. Child processes inherit it, even those that left the process group (`setsid`) or lost
+their parent. Without /proc no program is found.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from typing import IO
 
 VARIABLE = "OPENSESSION_RUN"
 _PREFIX = f"{VARIABLE}=".encode()
-_GRACE = 0.2
-_POLL = 0.01
-_ROUNDS = 20
+_GRACE_SECONDS = 0.2
+_POLL_SECONDS = 0.01
+_KILL_ROUNDS = 20
 
 _numbers = itertools.count(1)
 
@@ -72,30 +72,30 @@ def _stat(pid: int) -> list[str]:
 
 @cache
 def _server() -> str:
-    """Named when it starts its first program: a fork of what has only imported this is another one."""
+    """This process's id in the marks. It is made with the first mark, not at import, so that a fork made before has its own."""
     return this_process()
 
 
-def new() -> str:
+def new_mark() -> str:
     """A mark for one program: which server runs it, and a number."""
     return f"{_server()}:{next(_numbers)}"
 
 
 def end(matches: Callable[[str], bool]) -> int:
-    """Ends every process whose mark `matches`, and whatever is in the same process session (setsid); returns how many there
-    were. Blocks for up to a second."""
+    """Ends every process whose mark `matches`, and all others of its process session (setsid). Returns how many there were.
+    Blocks for up to a second."""
     found = _matching_pids(matches)
     if not found:
         return 0
     _signal(found, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE
+    deadline = time.monotonic() + _GRACE_SECONDS
     while (left := _matching_pids(matches)) and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    for _ in range(_ROUNDS):
+        time.sleep(_POLL_SECONDS)
+    for _ in range(_KILL_ROUNDS):
         if not left:
             break
         _signal(left, signal.SIGKILL)
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
         left = _matching_pids(matches)
     return len(found)
 
@@ -106,12 +106,17 @@ def end_abandoned() -> int:
 
 
 def _matching_pids(matches: Callable[[str], bool]) -> set[int]:
-    """A program may start others with a bare environment; they share its kernel session."""
-    marks = {pid: mark for pid in _pids() if (mark := _mark_of(pid))}
-    sessions = {_session_of(pid) for pid, mark in marks.items() if matches(mark)} - {None, _session_of(os.getpid())}
-    marked = {pid for pid, mark in marks.items() if matches(mark) and pid != os.getpid()}
+    """Includes the programs that a marked one has started with a bare environment: they share its process session."""
+    own = os.getpid()
+    marked = {pid for pid in _pids() if (mark := _mark_of(pid)) and matches(mark)}
+    sessions = {_session_of(pid) for pid in marked} - {None, _session_of(own)}
     beside = {pid for pid in _pids() if _session_of(pid) in sessions} if sessions else set()
-    return {pid for pid in marked | beside if _stat(pid)[:1] not in ([], ["Z"])}
+    return {pid for pid in (marked - {own}) | beside if _is_running(pid)}
+
+
+def _is_running(pid: int) -> bool:
+    """False for a zombie, whose parent has not read its exit code yet."""
+    return _stat(pid)[:1] not in ([], ["Z"])
 
 
 def _pids() -> list[int]:

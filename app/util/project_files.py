@@ -74,7 +74,7 @@ class ProjectBounds:
         return any(is_below(real, top) for top in tops) and not self.close(real)
 
     def hold_configuration(self, real: str) -> bool:
-        """Also in the directories above, where nothing may lead elsewhere."""
+        """Like `hold`, also for configuration in the directories above, where nothing may lead elsewhere."""
         above = (f"{str(place).rstrip('/')}/{name}" for place in Path(self.directory).parents for name in _LAYERS)
         return self.hold(real) or (any(is_below(real, place) for place in above) and not self.close(real))
 

@@ -97,7 +97,8 @@ def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Also as JSON and addresses write the secrets. The longest first: a secret may begin another one."""
+    """The text without the secrets, also as JSON and addresses write them. Replaces the longest first: a secret may begin another
+    one."""
     written = ((secret, json.dumps(secret)[1:-1], quote(secret, safe="", errors="replace")) for secret in secrets)
     for form in sorted(set(chain.from_iterable(written)), key=len, reverse=True):
         text = text.replace(form, MASK)

@@ -59,7 +59,7 @@ class DirectoryFollower:
             log.exception("what another server was asked about %s was not done here", state.directory or "all directories")
 
     async def _forget(self, directory: str) -> None:
-        """The streams of one directory end behind the event of its disposal."""
+        """The streams of one directory end after the event of its disposal."""
         await self._terminals.end_all(None if directory == EVERYWHERE else directory)
         if directory == EVERYWHERE:
             for each in self._instances.workspaces.open_directories():

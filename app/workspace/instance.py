@@ -54,7 +54,7 @@ class Resources:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """To be held by a turn."""
+        """A turn holds it while it runs."""
         self.acquire()
         self._turns += 1
         try:

@@ -93,8 +93,8 @@ class Instances:
         self._loading = TaskSet()
 
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
-        """With the present configuration, and the keys of the user `owner`. Raises what Workspaces.get and Workspace.config
-        raise."""
+        """The directory's instance with the present configuration, and the keys of the user `owner`. Raises what Workspaces.get
+        and Workspace.config raise."""
         workspace = await self.workspaces.get(directory)
         path = workspace.location.directory
         async with self._locks.lock(path):
@@ -113,8 +113,8 @@ class Instances:
         return self._owned(cached, account)
 
     async def get_for_stored_work(self, directory: str, owner: str) -> Instance:
-        """As `get`, for what a queue or the recovery begins, and no request. Also raises DirectoryForbidden if the owner was
-        removed, or may only read."""
+        """Like `get`, for work that a queue or the recovery begins, not a request. Also raises DirectoryForbidden if the owner
+        was removed, or may only read."""
         if owner and not await self._models.accounts.may_work(owner):
             raise DirectoryForbidden(f"{owner}, whose session it is, was removed or may only read.", directory=directory)
         return await self.get(directory, owner)
@@ -139,8 +139,8 @@ class Instances:
         return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
     def walls_of(self, principal: Principal) -> Walls:
-        """Of the server's own files all sessions may see only the kept outputs of tools: their names cannot be guessed, and the
-        directory of all of them is not listed."""
+        """What the principal's sessions must not see. Of the server's own files they may see only the kept outputs of tools:
+        their names cannot be guessed, and the directory of all of them is not listed."""
         outputs = os.path.realpath(self._tool_output_dir)
 
         def admits(real: str) -> bool:
@@ -168,7 +168,7 @@ class Instances:
         return cached.instance.extensions.mcp if cached else None
 
     async def _mcp(self, sandbox: SandboxWorkspace, config: Config) -> McpServers:
-        """Not started. Clients' choices since the directory's last disposal hold, even if it is opened only now."""
+        """The directory's MCP servers, not started. Clients' choices since its last disposal hold, even if it opens only now."""
         directory = str(sandbox.directory)
         before = self.open_mcp(directory)
         made = before or McpServers(sandbox, self._mcp_settings)
@@ -200,7 +200,7 @@ class Instances:
         )
 
     def snapshots(self) -> list[Snapshots]:
-        """Of every directory in use."""
+        """The snapshots of every directory in use."""
         return [cached.instance.snapshots for cached in self._cached.values() if cached.instance.snapshots]
 
     async def forget(self, directory: str) -> None:
@@ -209,7 +209,7 @@ class Instances:
         await self.close_one(directory)
 
     def mcp_servers(self) -> list[McpServers]:
-        """Of every directory in use."""
+        """The MCP servers of every directory in use."""
         return [cached.instance.extensions.mcp for cached in self._cached.values()]
 
     def settings(self, instance: Instance) -> ProviderSettings:

@@ -28,12 +28,12 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory, ProjectBoun
 
 log = logging.getLogger(__name__)
 
-_KEPT_ELSEWHERE = ".invalid"
+_BRANCH_IN_REFTABLE = ".invalid"
 """The branch name in `HEAD` if git stores references as reftables."""
 
 
 class Head:
-    """Read in the checkout's git directory, which in a linked worktree is not the repository's."""
+    """The checked-out branch, read from the checkout's git directory. In a linked worktree that is not the repository's."""
 
     def __init__(self, git: Git) -> None:
         assert git.repository is not None
@@ -47,7 +47,7 @@ class Head:
         """Whether the branch at the opening was compared with what other servers have announced."""
 
     async def refresh(self) -> bool:
-        """Whether the branch has changed since the last call. Costs two stat calls if nothing changed."""
+        """Returns whether the branch has changed since the last call. Costs two stat calls if nothing changed."""
         async with self._looking:
             if self._seen is not None and not changed(self._seen.stamps):
                 return False
@@ -66,7 +66,7 @@ class Head:
             return ""
         # `ref: refs/heads/main`, or the commit's hash if HEAD is detached
         name = (text or b"").decode("utf-8", "replace").strip().partition("ref: ")[2].removeprefix("refs/heads/")
-        return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""
+        return name if name != _BRANCH_IN_REFTABLE else await branch(self._git) or ""
 
 
 CONFIGURATION = "configuration"
@@ -138,16 +138,15 @@ class Workspace:
         async with self._loading:
             # A caller that waited here gets the object that was loaded meanwhile, so concurrent callers get the same object.
             organisation = await self._settings.organisations.config()
-            if (
-                self._config is None
-                or organisation is not self._organisation
-                or changed(self._config.watched)
-                # The server has got its first user, or lost its last.
-                or (self._config.split is None) is not self._settings.trusts_projects()
-            ):
-                self._config = await self._load_once(organisation)
+            if self._config is None or organisation is not self._organisation or self._is_outdated(self._config):
+                self._config = await self._load_or_log(organisation)
                 self._organisation = organisation
             return self._config
+
+    def _is_outdated(self, config: LoadedConfig) -> bool:
+        """Whether a file has changed, or the server has got its first user or lost its last."""
+        trusted = config.split is None
+        return changed(config.watched) or trusted is not self._settings.trusts_projects()
 
     async def patch_config(self, update: dict[str, Any]) -> None:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""
@@ -161,7 +160,7 @@ class Workspace:
         self._config = None
 
     async def snapshots(self, config: Config) -> Snapshots | str:
-        """Or the reason why there are none, which completes "no undo here: …"."""
+        """The snapshots, or the reason why there are none, which completes "no undo here: …"."""
         if config.snapshot is False:
             return "snapshots are switched off in the configuration (snapshot: false)"
         if self._snapshots is None:
@@ -183,8 +182,8 @@ class Workspace:
             locks=settings.locks,
         )
 
-    async def _load_once(self, organisation: OrganisationConfig) -> LoadedConfig:
-        """Logs each error once, however often it occurs."""
+    async def _load_or_log(self, organisation: OrganisationConfig) -> LoadedConfig:
+        """Logs an error once, however often it occurs in a row, and raises it."""
         try:
             loaded = await asyncio.to_thread(self._load, organisation)
         except ServiceError as error:

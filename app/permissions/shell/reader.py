@@ -57,7 +57,7 @@ _LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq"
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Of a command: its input, the redirections around it, and how deep it is nested."""
+    """What surrounds a command: its input, the redirections around it, and how deep it is nested."""
 
     depth: int
     stdin: Stdin | None = None
@@ -138,7 +138,7 @@ class ShellReader:
             self._add_failed_cd()
 
     def _add_failed_cd(self) -> None:
-        """Commands behind a `;` or `||` run even if the `cd` before them failed: then in the directory from before it."""
+        """Commands after a `;` or `||` run even if the `cd` before them failed: then in the directory from before it."""
         self._paths.directories = tuple(dict.fromkeys([*self._paths.directories, *self._after_failed_cd]))
         self._after_failed_cd = ()
 
@@ -241,7 +241,7 @@ class ShellReader:
                 return Stdin() if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
     def _file_redirect(self, node: "Node", context: _Context) -> None:
-        """The grammar takes a command's words behind a redirection for further targets: such a command is not understood."""
+        """The grammar takes a command's words after a redirection for further targets: such a command is not understood."""
         targets = node.children_by_field_name("destination")
         self._findings.is_unparsable |= len(targets) > 1
         if targets and not syntax.is_descriptor(targets[0]):
@@ -383,7 +383,7 @@ class ShellReader:
 
 
 def _is_plain_cd(node: "Node", flat: Sequence[Word]) -> bool:
-    """Whether the `cd` has one known folder, and is in a script or a subshell, neither in a block nor behind `||`."""
+    """Whether the `cd` has one known folder, and is in a script or a subshell, neither in a block nor after `||`."""
     if syntax.command_name(node) != "cd" or len(flat) != 2:
         return False
     target = flat[1]

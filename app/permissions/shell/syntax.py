@@ -20,7 +20,7 @@ _RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
 _CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 _FALSE_BLANK = re.compile(rb"[\v\f]|\r(?!\n)")
-"""What is a blank for the grammar alone, which takes a `#` behind it for a comment."""
+"""What is a blank for the grammar alone, which takes a `#` after it for a comment."""
 _SUBSTITUTION = re.compile(r"\$\(|`")
 _EVALUATES = re.compile(rb"\(\(|\$\[|\[\[?\s|\$\{!|\$\{\w+:[^-=?+]")
 """Arithmetic and tests, which run a substitution in a variable's subscript: `x='a[$(ls)]'; echo $((x))`."""
@@ -132,7 +132,7 @@ def is_list_in_pipeline(node: "Node") -> bool:
 
 def statement_of(node: "Node", within: Collection[str], operators: Collection[str]) -> "Node":
     """The statement that the node is part of through nodes of the types `within`, and as the first of a pipeline's list; the node
-    itself behind one of the operators."""
+    itself after one of the operators."""
     top = node
     while top.parent is not None and (top.parent.type in within or is_list_in_pipeline(top)):
         if top.prev_sibling is not None and top.prev_sibling.type in operators:

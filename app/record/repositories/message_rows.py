@@ -62,7 +62,7 @@ def older_messages(connection: Connection, session_id: str, limit: int, before: 
 
 
 def newer_messages(connection: Connection, session_id: str, limit: int, after: int = 0) -> StoredMessages:
-    """The oldest messages, of all or of those behind a sequence."""
+    """The oldest messages, of all or of those after a sequence."""
     return _page(connection, _NEWER, session_id, after, limit)
 
 
@@ -236,7 +236,7 @@ def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> S
 def history_extent(
     connection: Connection, session_id: str, message_id: str | None
 ) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
-    """The sequence of the first message behind the history up to a message, or with None of the whole one; and the first and last
+    """The sequence of the first message after the history up to a message, or with None of the whole one; and the first and last
     sequence of all messages and of all parts. None for an unknown message."""
     queries = [select(func.min(of.c.seq), func.max(of.c.seq)).where(of.c.session_id == session_id) for of in (MESSAGE, PART)]
     messages, parts = ((first or 0, last or 0) for first, last in (connection.execute(query).one() for query in queries))

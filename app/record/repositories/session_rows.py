@@ -225,7 +225,7 @@ _OWNERS = select(SESSION.c.id, SESSION.c.owner).where(_AMONG)
 
 
 def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
-    """By session, without unknown ones."""
+    """The owners of these sessions, by session; without unknown ones."""
     return {row.id: row.owner for row in connection.execute(_OWNERS, {"ids": list(session_ids)})}
 
 
@@ -235,7 +235,7 @@ def has_owned_sessions(connection: Connection) -> bool:
 
 
 def session_ages(connection: Connection) -> Sequence[Row[Any]]:
-    """Of all sessions, oldest first."""
+    """The ids and times of all sessions, oldest first."""
     return connection.execute(select(SESSION.c.id, SESSION.c.parent_id, SESSION.c.updated).order_by(SESSION.c.seq)).all()
 
 
@@ -302,7 +302,7 @@ def session_page(
 
 
 def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBeside) -> Sequence[Row[Any]]:
-    """In the wanted order of creation. Raises InvalidCursor."""
+    """The sessions beside an anchor, in the wanted order of creation. Raises InvalidCursor."""
     query = _sessions(wanted)
     if at.anchor is not None:
         seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == at.anchor)).scalar_one_or_none()

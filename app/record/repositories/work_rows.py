@@ -75,7 +75,8 @@ def held_sessions(connection: Connection, directory: str | None = None) -> dict[
 
 
 def replicas(connection: Connection) -> Sequence[Row[Any]]:
-    """In the order of their starts. `age`: milliseconds since the heartbeat; `running`: the number of sessions that each runs."""
+    """All servers, in the order of their starts. `age`: milliseconds since the heartbeat; `running`: the number of sessions that
+    each runs."""
     age = (_NOW[connection.dialect.name] - REPLICA.c.heartbeat).label("age")
     running = select(func.count()).select_from(LEASE).where(LEASE.c.owner == REPLICA.c.id).scalar_subquery().label("running")
     return connection.execute(select(REPLICA, age, running).order_by(REPLICA.c.started, REPLICA.c.id)).all()
@@ -156,7 +157,7 @@ _QUEUED_PROMPTS = select(QUEUED_PROMPT).where(_OF_SESSION).order_by(QUEUED_PROMP
 
 
 def queued_prompts(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
-    """In the order of their turns."""
+    """The session's prompts that wait, in the order of their turns."""
     return connection.execute(_QUEUED_PROMPTS, {"session": session_id}).all()
 
 

@@ -110,10 +110,11 @@ def _encoding(page: WebPage) -> str:
     for mark, encoding in _BYTE_ORDER_MARKS:
         if page.body.startswith(mark):
             return encoding
-    in_header = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.content_type, re.IGNORECASE)
-    in_html = _META_CHARSET.search(page.body[:_META_WITHIN])
-    named = in_header[1] if in_header else in_html[1].decode("ascii", errors="replace") if in_html else "utf-8"
-    return _known_text_encoding(named) or "utf-8"
+    if in_header := re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.content_type, re.IGNORECASE):
+        return _known_text_encoding(in_header[1]) or "utf-8"
+    if in_html := _META_CHARSET.search(page.body[:_META_WITHIN]):
+        return _known_text_encoding(in_html[1].decode("ascii", errors="replace")) or "utf-8"
+    return "utf-8"
 
 
 def _known_text_encoding(name: str) -> str | None:
@@ -175,7 +176,9 @@ def _text_pieces(soup: "BeautifulSoup") -> list[str]:
 
 
 def _separator(tag: str) -> str:
-    return "\n" if tag in _BLOCKS else " " if tag in _CELLS else ""
+    if tag in _BLOCKS:
+        return "\n"
+    return " " if tag in _CELLS else ""
 
 
 def _normalise_blank_lines(text: str) -> str:

@@ -172,7 +172,7 @@ class McpServers:
             self._announce(server)
 
     async def statuses(self) -> dict[str, MCPStatus]:
-        """Of every server; waits for those that are connecting."""
+        """The status of every server. Waits for those that are connecting."""
         connecting = [server.connection for server in self if server.connection and not server.waits_for_user]
         await asyncio.gather(*(connection.wait_opened() for connection in connecting))
         return {server.name: server.status for server in self}
@@ -224,7 +224,7 @@ class McpServers:
     # What the servers offer.
 
     async def offers(self) -> list[ServerOffers]:
-        """Of connected servers. A server whose connection was lost is connected again; one that is connecting gets a moment."""
+        """What the connected servers offer. Connects a lost server again, and waits a moment for one that is connecting."""
         if not self._servers:
             return []
         connections = [self._connection_of(server) for server in self]
@@ -233,7 +233,7 @@ class McpServers:
         return [connection.offers for connection in found]
 
     async def connection(self, name: str) -> McpConnection:
-        """Once it is up or has failed; a new one if it was lost. Raises McpFailure for a server that is not connected."""
+        """The connection, up or failed; a new one if it was lost. Raises McpFailure for a server that is not connected."""
         server = self._servers.get(name)
         connection = self._connection_of(server) if server else None
         if server is None or connection is None or server.waits_for_user:

@@ -37,7 +37,7 @@ _STDERR_MOMENT = 0.2
 @asynccontextmanager
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure if the program cannot be started. When its output ends, reports that with its last words to the watch."""
-    mark = processes.new()
+    mark = processes.new_mark()
     try:
         program = await asyncio.to_thread(_program, target, config)
         async with _conversation(program, mark, watch) as messages:

@@ -75,7 +75,7 @@ def _plain(error: BaseException) -> Exception:
 
 
 class HookFailed(Exception):
-    """Of hooks that guard: the guarded action must not happen."""
+    """A hook that guards an action has failed: the action must not happen."""
 
 
 class HookRunner:

@@ -1,7 +1,7 @@
-"""How far a client may look: into the project, as far as it is in the trees that this server works in; and, above those, along
-the folders that lead down to them.
+"""What a client may see of the file system: the project's files, as far as the client may work there; and above those the folders
+that lead down to them.
 
-An open file is judged by where it really is, so that no link put there between check and use leads out.
+An open file is checked by where it really is, so that no link leads out that is put there between the check and the use.
 """
 
 import os
@@ -39,8 +39,8 @@ class FileForbidden(ServiceError):
 
 
 class AllowedPaths:
-    """`directories`: first the top of the checkout, last the directory itself. `allows(path)`: may the server work at this
-    resolved path?"""
+    """`directories`: first the top of the checkout, last the directory itself. `allows(path)`: whether the client may work at a
+    resolved path."""
 
     def __init__(self, location: Location, directories: Sequence[HeldDirectory], allows: Callable[[str], bool]) -> None:
         self.location = location

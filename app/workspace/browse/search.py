@@ -64,7 +64,7 @@ class FileSearch:
 
 async def list_names(place: SearchPlace) -> FileNames:
     """Honours ignore files. Leaves symbolic links out: a target in the project has a name of its own there. Raises BadRequest."""
-    files, may_show = list[str](), place.judge()
+    files, may_show = list[str](), place.file_filter()
 
     def take(piece: bytes) -> bool:
         if may_show(os.fsdecode(piece)):
@@ -131,11 +131,11 @@ def _badness(word: str, path: str) -> float:
 
 
 async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
-    """By path and line. Does not follow symbolic links. Raises BadRequest for a pattern that is no regular expression of rg, and
-    if another directory stands there by now."""
+    """The matches by path and line. Does not follow symbolic links. Raises BadRequest for a pattern that is no regular expression
+    of rg, and if another directory stands there by now."""
     if "\0" in pattern:
         raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
-    found, may_show = list[TextMatch](), place.judge()
+    found, may_show = list[TextMatch](), place.file_filter()
 
     def take(line: bytes) -> bool:
         report = orjson.loads(line)

@@ -31,16 +31,16 @@ from app.workspace.lsp.server_messages import LspFailure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
-"""How much of what is sent to it a server may leave unread."""
+"""How many bytes that are sent to it a server may leave unread."""
 _MAX_HEADER_BYTES = 65536
-"""Of all lines between two messages; it is also asyncio's limit for a line."""
+"""The most bytes of all header lines of a message; it is also asyncio's limit for a line."""
 _MAX_ITEMS = 100
 """How many items of its configuration a server may request at once."""
 _MAX_ERROR_CHARS = 500
 _SHARE = 4
 """Reading a server's messages takes 1/(1 + _SHARE) of the loop's time at most."""
-_NOT_READ = logging.getLogger("pygls")
-_NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
+_SILENT_LOG = logging.getLogger("pygls")
+_SILENT_LOG.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
 
 Diagnosed = Callable[[Any], None]
 
@@ -70,16 +70,16 @@ class _BoundedMessages:
     def __init__(self, output: asyncio.StreamReader, require_read: Callable[[], None]) -> None:
         self._output = output
         self._require_read = require_read
-        self._handed = 0.0
+        self._message_given_at: float | None = None
         self._header_bytes = 0
 
     async def readline(self) -> bytes:
-        if self._handed:
-            await asyncio.sleep(_SHARE * (time.perf_counter() - self._handed))
-            self._handed = 0.0
+        if self._message_given_at is not None:
+            await asyncio.sleep(_SHARE * (time.perf_counter() - self._message_given_at))
+            self._message_given_at = None
         try:
             line = await self._output.readline()
-        except ValueError:
+        except ValueError:  # a longer line than asyncio reads
             line = bytes(_MAX_HEADER_BYTES + 1)
         self._header_bytes += len(line)
         if self._header_bytes > _MAX_HEADER_BYTES:
@@ -88,12 +88,12 @@ class _BoundedMessages:
 
     async def readexactly(self, count: int) -> bytes:
         self._header_bytes = 0
-        self._require_read()  # its requests are answered, too
+        self._require_read()  # here too: the message may be a request, whose answer it would not read either
         if count > MAX_MESSAGE_BYTES:
             raise LspFailure(f"it sent a message of more than {MAX_MESSAGE_BYTES} bytes")
         body = await self._output.readexactly(count)
         require_few_values(body)
-        self._handed = time.perf_counter()
+        self._message_given_at = time.perf_counter()
         return body
 
 
@@ -105,7 +105,7 @@ class LspClient:
         self._rpc = rpc
         rpc.protocol.set_writer(stdin)
         messages = _BoundedMessages(output, self._require_read)
-        reading = run_async(threading.Event(), messages, rpc.protocol, logger=_NOT_READ)
+        reading = run_async(threading.Event(), messages, rpc.protocol, logger=_SILENT_LOG)
         self._reading: asyncio.Task[None] = asyncio.create_task(reading, name="read a language server")
         self._reading.add_done_callback(forget_failure)
 
@@ -149,9 +149,9 @@ class LspClient:
 
 @asynccontextmanager
 async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
-    """Runs the program during the block; then its process group is killed. `settings`: the answers to requests for its
+    """Runs the program during the block; then its process group is killed. `settings`: what it gets when it asks for its
     configuration. Raises OSError."""
-    mark = processes.new()
+    mark = processes.new_mark()
     async with pipe() as (output, sink):
         process = await spawn(program, mark, stdin=PIPE, stdout=sink, stderr=DEVNULL)
         sink.close()
@@ -172,7 +172,7 @@ async def _end(program: Program, process: Process, mark: str) -> None:
 
 def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:
     rpc = JsonRPCClient(_LspProtocol, _converter)
-    rpc.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: diagnosed(params))  # is given an attribute
+    rpc.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: diagnosed(params))  # pygls sets an attribute of it
 
     def configuration(params: Any) -> list[Mapping[str, Any]]:
         return [settings for _ in params["items"][:_MAX_ITEMS]]

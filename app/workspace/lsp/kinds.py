@@ -47,7 +47,7 @@ class ServerKind:
         return next(roots, None if self.strict else directory)
 
     def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
-        """With the program's absolute path. None if no program is found."""
+        """The command with the program's absolute path. None if no program is found."""
         for name, *arguments in self.commands:
             if program := find_program(name, root, top, search_path, is_configured=self.is_configured):
                 return [program, *arguments]
@@ -205,7 +205,7 @@ def configured(config: bool | Mapping[str, LspConfig] | None, flags: Flags) -> l
 def programs_found(
     config: bool | Mapping[str, LspConfig] | None, flags: Flags, directory: Path, top: Path, search_path: str | None
 ) -> dict[str, str | None]:
-    """By id, the program of each server that files in a directory can start; None for a configured one that is not found."""
+    """The program of each server that files in a directory can start, by id; None for a configured one that is not found."""
     real, top = directory.resolve(), top.resolve()
     found = {}
     for kind in configured(config, flags):

@@ -124,12 +124,12 @@ class LanguageServer:
         """The answer to `workspace/symbol`; None if there is none by the `deadline`."""
         return await self._answered(lambda client: client.request("workspace/symbol", {"query": query}), deadline)
 
-    async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
+    async def answer(self, operation: str, path: Path, text: str, position: tuple[int, int], deadline: float) -> Any:
         """The answer to an operation of the tool `lsp`, about a file with this text. None if there is none by the `deadline`."""
 
         async def ask(client: "LspClient") -> Any:
             self._send(path, text)
-            return await _answer_to(client, operation, path.as_uri(), *place)
+            return await _answer_to(client, operation, path.as_uri(), *position)
 
         return await self._answered(ask, deadline)
 
@@ -297,7 +297,7 @@ def _send_text(client: "LspClient", path: Path, version: int, text: str) -> None
 
 
 async def _answer_to(client: "LspClient", operation: str, uri: str, line: int, character: int) -> Any:
-    """The answer to one of OpenCode's operations; places count from 0. Raises LspFailure."""
+    """The answer to one of OpenCode's operations. `line` and `character` count from 0. Raises LspFailure."""
     if operation == "documentSymbol":
         return await client.request("textDocument/documentSymbol", {"textDocument": {"uri": uri}})
     if operation == "workspaceSymbol":

@@ -44,7 +44,7 @@ class LspError(BaseModel):
     code: int | str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """In LSP's form."""
+        """The error in LSP's form."""
         named = {"source": self.source, "code": self.code}
         rest = {name: _short(value) for name, value in named.items() if value is not None}
         return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
@@ -78,7 +78,7 @@ def supports_pull(answer: Any) -> bool:
 
 
 def pulled_errors(answer: Any, uri: str, version: int) -> PublishedErrors | None:
-    """From the answer to `textDocument/diagnostic`."""
+    """The errors in an answer to `textDocument/diagnostic`."""
     items = answer.get("items") if isinstance(answer, Mapping) else None
     return PublishedErrors.of({"uri": uri, "version": version, "diagnostics": items})
 
@@ -110,7 +110,7 @@ class FileSymbol(BaseModel):
 
 
 def symbols(answer: Any, top: Path) -> list[Symbol]:
-    """From the answer to `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
+    """The symbols in an answer to `workspace/symbol`: those of the kinds that OpenCode finds, in files below `top`."""
     read = (_read(FoundSymbol, one) for one in answer) if isinstance(answer, list) else ()
     found = (_project_symbol(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
     return list(islice(filter(None, found), _MAX_SYMBOLS))

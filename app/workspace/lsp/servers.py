@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ ANSWER_SECONDS = 3.0
 MAX_SERVERS = 10
 """The most servers of a directory: each nested project has its own."""
 LOOK_AGAIN_SECONDS = 10.0
-"""How long a server that was not found is not looked for again."""
+"""How long after a server was not found it is looked for again."""
 _MAX_PLACES = 100
 _ANNOUNCE_AFTER_SECONDS = 0.1
 _MAX_ANNOUNCED = 20
@@ -89,12 +88,18 @@ class LanguageServers:
             return path, []
         real, targets = await asyncio.to_thread(self._targets, path)
         if not targets:
-            self._none_until.pop(place, None)
-            self._none_until = {place: now + LOOK_AGAIN_SECONDS, **dict(islice(self._none_until.items(), _MAX_PLACES))}
+            self._note_none(place, now + LOOK_AGAIN_SECONDS)
         return real, [server for target in targets if (server := self._server(target))]
 
+    def _note_none(self, place: tuple[Path, str], until: float) -> None:
+        """Forgets the oldest notes above _MAX_PLACES."""
+        self._none_until.pop(place, None)
+        self._none_until[place] = until
+        while len(self._none_until) > _MAX_PLACES:
+            del self._none_until[next(iter(self._none_until))]
+
     async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:
-        """The errors of files with these texts, and of others that have some, from all servers."""
+        """The errors that all servers report of these files with these texts, and of other files that have errors."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
         asked: list[tuple[LanguageServer, Path, str]] = []
@@ -126,11 +131,11 @@ class LanguageServers:
         found = (server_messages.symbols(answer, server.target.top) for server, answer in zip(ready, answers, strict=True))
         return [symbol for symbols in found for symbol in symbols]
 
-    async def answers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+    async def answers(self, operation: str, path: Path, text: str, position: tuple[int, int]) -> list[Any] | None:
         """Each server's answer to an operation of the tool `lsp`, without empty ones. None if there is no server for the file."""
         real, servers = await self.serving(path)
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
-        found = await asyncio.gather(*(server.answer(operation, real, text, place, deadline) for server in servers))
+        found = await asyncio.gather(*(server.answer(operation, real, text, position, deadline) for server in servers))
         return [answer for answer in found if answer] if servers else None
 
     async def symbol_length(self, path: Path, text: str, line: int) -> int | None:
@@ -179,10 +184,10 @@ class LanguageServers:
         return self._servers.get(key)
 
     def _announce(self, event: AnnouncedEvent) -> None:
-        self._settings.announce(str(self._workspace.directory), event)
+        self._settings.announce(str(self._workspace.directory), event)  # need not be awaited
 
     def _announce_diagnosed_soon(self, kind: str, path: Path) -> None:
-        """After a moment, once for several calls: a server may publish a file's errors ten times a second."""
+        """Announces after a moment, once for several calls: a server may publish a file's errors ten times a second."""
         if not self._diagnosed:
             asyncio.get_running_loop().call_later(_ANNOUNCE_AFTER_SECONDS, self._announce_diagnosed)
         if len(self._diagnosed) < _MAX_ANNOUNCED:

@@ -46,7 +46,7 @@ class Scrollback:
             self.start += excess // _UNIT
 
     def read(self, position: int) -> tuple[str, int]:
-        """Text from a position that is kept, at most PIECE_BYTES of it, and the position behind it. A character that lost its
+        """Text from a position that is kept, at most PIECE_BYTES of it, and the position after it. A character that lost its
         first half is replaced."""
         offset = (position - self.start) * _UNIT
         piece = self._kept[offset : offset + PIECE_BYTES]
@@ -94,7 +94,7 @@ class PseudoTerminal:
         try:
             os.set_blocking(master, False)
             _resize(master, DEFAULT_SIZE)
-            mark = processes.new()
+            mark = processes.new_mark()
             words = () if program.is_confined else ("/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave))
             started = replace(program, argv=(*words, *program.argv))
             process = await spawn(started, mark, stdin=slave, stdout=slave, stderr=slave)

@@ -184,6 +184,6 @@ class Terminals:
         self._announce(terminal, EventPtyDeleted(properties=PtyRef(id=pty_id)))
 
     def _announce(self, terminal: Terminal, event: AnnouncedEvent) -> None:
-        """To its owner, and to users who see everything. A failure of the database changes nothing about the terminal."""
+        """Announces it to the owner, and to users who see everything. A failure of the database does not end the terminal."""
         announced = replace(Event.of(event, terminal.directory), owner=terminal.owner)
         self._writer.post(lambda tx: tx.announce(announced))

@@ -87,7 +87,7 @@ class _Comparison:
         return list({change.path: change for change in changes(result.stdout)}.values())
 
     async def patches(self, *options: str) -> GitResult:
-        """With TOO_MUCH_OUTPUT only the first patches."""
+        """The patches; a result with the code TOO_MUCH_OUTPUT has only the first ones."""
         return await self._diff(["--patch", *options], 3 * MAX_PATCH_BYTES)
 
     async def _diff(self, options: Sequence[str], max_bytes: int) -> GitResult:
@@ -120,7 +120,7 @@ async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
 
 
 def _seen_from(allowed: AllowedPaths, found: Sequence[TreeChange]) -> list[ChangedFile]:
-    """By paths from the directory's real path, because git names the top of the checkout without symlinks."""
+    """Uses paths from the directory's real path, because git names the top of the checkout without symlinks."""
     full = [(f"{allowed.location.worktree}/{change.path}", change) for change in found]
     files = [
         ChangedFile(
@@ -141,10 +141,12 @@ async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[TreeChange
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
-    """As `changed_files`, with a patch for each file; with `branch` since the directory's branch left the default branch."""
+    """Like `changed_files`, with a patch for each file; with `branch` since the directory's branch left the default branch."""
     git = location.git
-    base = await (_head(git) if mode == "git" else _fork_point(git)) if git else None
-    if git is None or base is None:
+    if git is None:
+        return []
+    base = await (_head(git) if mode == "git" else _fork_point(git))
+    if base is None:
         return []
     async with _comparing(git, _scope(location), base) as comparison:
         shown = f"--unified={min(context, WHOLE_FILE)}"

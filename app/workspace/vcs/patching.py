@@ -205,18 +205,22 @@ def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) 
 
 
 def _write_states(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
-    """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file. Raises
+    """Gives the named files their content in `files`. First removes those without one, as a folder may replace a file. Raises
     ToolError."""
     for name in sorted(names, key=lambda name: name in files):
-        action = "write" if name in files else "delete"
         try:
-            if name in files:
-                write_file(checkout, name, files[name].data, executable=files[name].is_executable)
-            else:
-                with suppress(NotADirectoryError):  # a file is where its folder would be: it is not there
-                    remove(checkout, name, checkout.real)
+            _write_state(checkout, name, files.get(name))
         except OSError as error:
-            raise text_file.failure(action, checkout.path / name, error) from error
+            raise text_file.failure("write" if name in files else "delete", checkout.path / name, error) from error
+
+
+def _write_state(checkout: HeldDirectory, name: str, state: _FileState | None) -> None:
+    """Removes the file for None. Raises OSError."""
+    if state is not None:
+        write_file(checkout, name, state.data, executable=state.is_executable)
+        return
+    with suppress(NotADirectoryError):  # a file is where its folder would be: it is not there
+        remove(checkout, name, checkout.real)
 
 
 def _exists(path: Path, root: HeldDirectory) -> bool:

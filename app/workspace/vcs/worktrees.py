@@ -1,8 +1,7 @@
-"""Worktrees: made of a project's repository in the data directory, each on a branch of its own. And making a directory a
-repository.
+"""Worktrees of a project's repository: made in the data directory, each on a branch of its own. And `git init` of a directory.
 
-A worktree exists when its request is answered; its files, then the start commands, follow, and events announce them. Only
-worktrees that this server made are reset and removed.
+The request for a worktree is answered when the worktree exists. Then its files are checked out, which an event announces, and
+its start commands run. Only worktrees that this server made are reset and removed.
 """
 
 import asyncio
@@ -81,7 +80,7 @@ _TRIES = 26
 
 @dataclass(frozen=True)
 class CommandSettings:
-    """How start commands are run: in the sandbox, as all commands."""
+    """What start commands are run with: in the sandbox, as all commands."""
 
     instances: Instances
     shell: str
@@ -114,7 +113,7 @@ class Worktrees:
             )
         async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, git, wanted.name or "")
-            self._make(directory, location)
+            self._make_empty(directory, location)
             added = await worktree_git.add(git, directory)
             if not added.ok:
                 self.places.remove(directory)
@@ -127,8 +126,8 @@ class Worktrees:
         self.tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
-    def _make(self, directory: Path, location: Location) -> None:
-        """An empty directory. Raises WorktreeError; then there is none."""
+    def _make_empty(self, directory: Path, location: Location) -> None:
+        """Makes an empty directory and stores its origin. Raises WorktreeError; then there is neither."""
         try:
             directory.mkdir(parents=True, mode=0o700)
             try:
@@ -159,7 +158,7 @@ class Worktrees:
         self.tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
 
     async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
-        """Also removes the branch. A worktree that is gone counts as removed. Raises WorktreeError, DirectoryBusy."""
+        """Removes the worktree and its branch. A worktree that is gone counts as removed. Raises WorktreeError, DirectoryBusy."""
         worktree, git = self._own(location, directory, may_enter), location.git
         if worktree is None or git is None or (worktree.exists() and worktree_git.of_worktree(git, worktree) is None):
             raise WorktreeError(
@@ -188,21 +187,22 @@ class Worktrees:
             await self.projects.remove_checkout(location.project_id, str(worktree))
 
     async def _discard(self, git: Git, worktree: Path) -> None:
-        """With its files and its branch. Raises OSError."""
+        """Removes the worktree from git and the disk, and its branch. Raises OSError."""
         await asyncio.to_thread(worktree_git.forget, git, worktree)
         await asyncio.to_thread(self.places.remove, worktree)
         await worktree_git.remove_branch(git, worktree)
 
     def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
-        """The path of a worktree of this project that this server made, or that is gone and may have been one."""
-        place = Path(os.path.normpath(directory))
+        """The path of a worktree that this server made of this project, or that is gone and may have been one. None for any other
+        path, and for a worktree that the client may not enter."""
+        path = Path(os.path.normpath(directory))
         if not location.is_git:
             return None
-        is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]{0,254}", place.name) is not None
-        if not is_named or place.parent != self.places.of_project(location.project_id):
+        has_our_name = re.fullmatch(r"[a-z0-9][a-z0-9-]{0,254}", path.name) is not None
+        if not has_our_name or path.parent != self.places.of_project(location.project_id):
             return None
-        is_nobodys = self.places.origin(str(place)) is None and not place.exists()
-        return place if is_nobodys or may_enter(str(place)) else None
+        is_gone = self.places.origin(str(path)) is None and not path.exists()
+        return path if is_gone or may_enter(str(path)) else None
 
     async def _free_directory(self, location: Location, git: Git, name: str) -> Path:
         wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
@@ -234,11 +234,12 @@ class Worktrees:
 
     async def _run(self, directory: Path, command: str) -> None:
         """A command that fails is logged: the worktree can be used anyway. It sees what all who work there may see."""
-        how, output = self.commands, CommandOutput(_OUTPUT_BYTES)
-        workspace = await how.instances.workspaces.get(str(directory))
+        settings, output = self.commands, CommandOutput(_OUTPUT_BYTES)
+        workspace = await settings.instances.workspaces.get(str(directory))
         confined = workspace.sandboxed((await workspace.config()).config)
+        argv = [settings.shell, "-c", command]
         try:
-            program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], confined, how.environment)
+            program = await asyncio.to_thread(settings.sandbox.program, argv, confined, settings.environment)
             ended = await run(program, timeout=START_COMMAND_SECONDS, on_output=output.add)
         except (OSError, ValueError) as error:
             log.warning("the start command of %s could not be run: %s", directory, error)

@@ -68,7 +68,7 @@ async def test_a_client_that_is_gone_is_soon_forgotten(files: EditorFiles, monke
     gone = await waiting(files)
     gone.cancel()
     assert await files.text("ses_1", FILE) is None, "it is not there, or does not answer"
-    assert files.are_none and await files.text("ses_1", FILE) is None
+    assert files.is_empty and await files.text("ses_1", FILE) is None
 
 
 async def test_only_what_is_asked_is_answered_and_once(files: EditorFiles) -> None:

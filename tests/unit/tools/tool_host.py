@@ -101,7 +101,7 @@ class FakeHost:
     async def file_read(self, path: Path) -> None:
         pass
 
-    async def ask_language_servers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+    async def ask_language_servers(self, operation: str, path: Path, text: str, position: tuple[int, int]) -> list[Any] | None:
         return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

@@ -59,7 +59,7 @@ def start() -> Iterator[Started]:
 @needs_proc
 def test_processes_of_a_server_that_is_gone_are_ended_and_no_others(start: Started) -> None:
     abandoned, stubborn = start(GONE), start(GONE, "trap '' TERM; echo up; while :; do sleep 0.05; done")
-    this_process, of_another_host = start(processes.new()), start("elsewhere:1:1:abcd:1")
+    this_process, of_another_host = start(processes.new_mark()), start("elsewhere:1:1:abcd:1")
     processes.end_abandoned()  # or a server that a test beside this one starts has done it
     assert abandoned.wait(2) and stubborn.wait(2)
     assert this_process.poll() is None and of_another_host.poll() is None
@@ -81,5 +81,5 @@ def sleeping() -> list[psutil.Process]:
 
 
 def test_marks_name_this_process_and_differ() -> None:
-    first, second = processes.new(), processes.new()
+    first, second = processes.new_mark(), processes.new_mark()
     assert first != second and f":{os.getpid()}:" in first
