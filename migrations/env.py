@@ -1,4 +1,4 @@
-"""Alembic's entry: app/record/migrate.py hands over a connection; `alembic` on the command line reads OPENSESSION_DATABASE_URL."""
+"""Alembic's entry: app/record/migrate.py hands over a connection; `alembic` as a command reads OPENSESSION_DATABASE_URL."""
 
 from alembic import context
 from sqlalchemy import Connection

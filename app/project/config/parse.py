@@ -170,7 +170,10 @@ def has_too_many_values(data: Any, most: int = MAX_VALUES) -> bool:
         if not values:
             return False
         value = values.pop()
-        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
     return True
 
 

@@ -59,7 +59,7 @@ def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) ->
 
 
 def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
-    """As `arguments`, for a program of the server's own, which needs neither limits nor /proc, and no variables of others.
+    """Like `arguments`, for a program of the server's own, which needs neither limits nor /proc, and no variables of others.
     Process 1 is a shell: bubblewrap's own would be an orphan when bubblewrap has ended, which a server that is process 1 of its
     container does not reap."""
     shown = {*scope.read, *scope.write}  # with what lies there, such as /etc/localtime: a link, which nothing can be bound to

@@ -66,7 +66,7 @@ class GitResult:
 
     @property
     def names(self) -> list[str]:
-        """Of a command with `-z`: names that may contain any byte but NUL, which ends each."""
+        """The names that a command with `-z` has printed. They may contain any byte but NUL, which ends each."""
         return self.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 

@@ -60,7 +60,7 @@ class MachineFacts:
 @dataclass(frozen=True, slots=True)
 class Walls:
     """What is kept apart on a server with users, evaluated anew for each program. Paths without symlinks. `hidden`: the roots of
-    others. `admits(path)`: may the user open it?"""
+    other users. `admits(path)`: whether the user may open the path."""
 
     hidden: Callable[[], Iterable[str]] = tuple
     admits: Callable[[str], bool] = lambda _: True
@@ -153,27 +153,27 @@ def scope_of(
     named: Iterable[FoundPath] = (),
 ) -> SandboxScope:
     """`granted`: files or directories outside the project that the user has allowed this command. `approved`: directories that
-    they have allowed for good; wide ones and the system's are opened only if the command names them. `named`: shown besides,
-    read-only. Raises OSError if the project is gone."""
+    the user has allowed for good; wide ones and the system's are not opened by that alone. `named`: shown read-only. Raises
+    OSError if the project is gone."""
     config, admits = workspace.config, workspace.walls.admits
     held = workspace.held or hold(workspace.directory, workspace.worktree)
 
     def may_open(real: Path) -> bool:
         return may_be_granted(real, machine) and admits(str(real))
 
-    opened = found_paths(opened_for(path, machine) for path in granted if may_open(Path(os.path.realpath(path))))
-    always = (place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine))
-    configured, shown = (
-        [place for place in found_paths(map(environment.expand_path, names)) if may_be_granted(place.real, machine)]
-        for names in (config.write, config.read)
-    )
+    def configured(names: Iterable[str]) -> list[FoundPath]:
+        found = found_paths(map(environment.expand_path, names))
+        return [place for place in found if may_be_granted(place.real, machine)]
+
+    once = found_paths(opened_for(path, machine) for path in granted if may_open(Path(os.path.realpath(path))))
+    always = [place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine)]
     return _scope(
         machine,
         directory,
         workspace.walls,
         work=held,
-        write=[*configured, *(place for place in (*opened, *always) if may_open(place.real))],
-        read=[*shown, *named],
+        write=[*configured(config.write), *(place for place in (*once, *always) if may_open(place.real))],
+        read=[*configured(config.read), *named],
         network=config.network is not False,
         private=private_directory(machine.data_dir, held[0].real),
     )
@@ -200,7 +200,7 @@ def _scope(
 ) -> SandboxScope:
     places: list[FoundPath | HeldDirectory] = [*read, *write, *work]
     writable = tuple(dict.fromkeys([*(held.real for held in work), *(place.real for place in write)]))
-    masks = (*_masks(machine, [place.real for place in places]), *_others(walls))
+    masks = (*_credential_masks(machine, [place.real for place in places]), *_hidden_roots(walls))
     others = {machine.home, *_TEMPORARY, *above_project(machine, work[0].real), *machine.system, *machine.toolchains}
     others |= {place.real for place in read}
     around = found_paths(_around([mask.path for mask in (*machine.masks, *masks)], writable, others))
@@ -214,7 +214,7 @@ def _scope(
         masks=masks,
         network=network,
         private=private,
-        # By mount, because what is at a path may be replaced between two of them.
+        # One for each path that is mounted, because what stands there may be replaced between two mounts.
         identities=tuple({path: place.identity for place in (*places, *kept) for path in (place.real, place.path)}.items()),
         kept=tuple(place.path for place in kept),
     )
@@ -233,7 +233,7 @@ def may_be_granted(path: Path, machine: MachineFacts) -> bool:
 
 
 def may_be_shown(path: Path, machine: MachineFacts) -> bool:
-    """Nor the keys of the home directory, and what is hidden: the server's other roots."""
+    """What `may_be_granted` allows, without the keys of the home directory and the server's other roots."""
     stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
     hidden = (*stores, *(mask.path for mask in machine.masks))
     return may_be_granted(path, machine) and not any(path.is_relative_to(each) for each in hidden)
@@ -244,8 +244,8 @@ def opened_for(path: Path, machine: MachineFacts) -> Path | None:
     directory is opened; if it is a wide one, the file alone, which has to exist. None if nothing can be opened."""
     if os.path.isdir(path):  # noqa: PTH112  False for one that cannot be looked up; a Path raises
         return path
-    parent, is_there = next(above for above in path.parents if os.path.exists(above)), os.path.exists(path)  # noqa: PTH110
-    if is_there and (_is_wide(parent, machine) or path.is_relative_to(machine.data_dir)):
+    parent = next(above for above in path.parents if os.path.exists(above))  # noqa: PTH110
+    if os.path.exists(path) and (_is_wide(parent, machine) or path.is_relative_to(machine.data_dir)):  # noqa: PTH110
         return path
     return parent if parent != Path("/") else None
 
@@ -256,7 +256,7 @@ def _is_wide(directory: Path, machine: MachineFacts) -> bool:
     return len(directory.parts) <= 2 or machine.home.is_relative_to(directory) or machine.data_dir.is_relative_to(directory)
 
 
-def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
+def _credential_masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
     """The credential stores within shown directories. Hiding a missing one would create it."""
     for name in _CREDENTIAL_STORES.split():
         store = machine.home / name
@@ -264,8 +264,8 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
             yield Mask(store, store.is_dir())
 
 
-def _others(walls: Walls) -> Iterator[Mask]:
-    """The roots of others, even in the system's directories or a toolchain's."""
+def _hidden_roots(walls: Walls) -> Iterator[Mask]:
+    """The roots of other users, even in the system's directories or a toolchain's."""
     return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
 
 

@@ -70,10 +70,9 @@ async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
 
 
 async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:
-    """Collects those of the projects. Raises SnapshotFailed."""
-    for project_id in sorted(project_ids):
-        for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
-            if (git_dir / "refs" / "keep").is_dir():
-                async with collection_lock(git_dir.absolute(), locks):
-                    place = git_dir.absolute()
-                    await Repository(place, Git(OFF, HeldDirectory(place)), place, "", []).collect()
+    """Collects the snapshots of these projects. Raises SnapshotFailed."""
+    folders = [(data_dir / "snapshot" / project_id).absolute() for project_id in sorted(project_ids)]
+    for git_dir in [git_dir for folder in folders for git_dir in sorted(folder.glob("*"))]:
+        if (git_dir / "refs" / "keep").is_dir():
+            async with collection_lock(git_dir, locks):
+                await Repository(git_dir, Git(OFF, HeldDirectory(git_dir)), git_dir, "", []).collect()

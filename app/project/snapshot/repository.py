@@ -164,8 +164,8 @@ class Repository:
         self._rules_read = read, self._unreadable
 
     def leave_out_repositories(self) -> None:
-        """From the next `prepare` on git does not look into nested repositories, which belong to no snapshot: at one whose
-        `commondir` leads nowhere it ends."""
+        """From the next `prepare` on git does not look into nested repositories, which belong to no snapshot. Git fails at one
+        whose `commondir` leads nowhere."""
         self._unreadable = []
         for folder, inner, files in os.walk(self._worktree.joinpath(*self._pathspec[1:])):
             if ".git" in (*inner, *files) and folder != str(self._worktree):
@@ -298,7 +298,7 @@ class Repository:
             self._noted = tree, folders
 
     def repositories_inside(self, tree: str) -> set[str]:
-        """As `path/`. Raises OSError."""
+        """The nested repositories that a snapshot left out, as `path/`. Raises OSError."""
         try:
             noted = (self.git_dir / "inside" / checked(tree)).read_bytes()
         except FileNotFoundError:

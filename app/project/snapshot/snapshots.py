@@ -56,13 +56,14 @@ from app.util.tasks import ProcessLocks, TaskSet, forget_failure
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
-_LOOK_MS = 150
+_STATS_DELAY_MS = 150
 """How long after a change the stats are taken: the stat cache holds nothing that was changed just before."""
-_LOOK_AGAIN_MS = 3000
-"""How long after a failed try the stats are taken again."""
-_LOOK_AT_MANY_AGAIN_MS = 600_000
-_STATS_AT_ONCE = 100
-"""So many at once take less time than a change of thread."""
+_STATS_RETRY_MS = 3000
+"""How long after a try the stats are taken again, if they are still needed."""
+_STATS_RETRY_OF_MANY_MS = 600_000
+"""The same in a directory with more than MAX_PATHS files, whose stats are not taken."""
+_STATS_IN_LOOP = 100
+"""Up to so many stats take less time in the event loop than a change of thread."""
 _REMEASURE_SECONDS = 60
 _KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
 _PAUSE_SECONDS = 600.0
@@ -79,7 +80,7 @@ def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
 
 @dataclass(frozen=True)
 class _IndexState:
-    """The state of the index after the last snapshot: its tree and its placeholders. `stats`: of the worktree then."""
+    """The state of the index after the last snapshot: its tree and its placeholders. `stats`: the worktree's at that time."""
 
     signature: Signature | None
     tree: str
@@ -149,15 +150,15 @@ class Snapshots:
         self._paused_until = 0.0
         self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None
-        self._look_after = 0
+        self._stats_wait_until_ms = 0
         self._has_new_trees = True
         self._running: asyncio.Task[str] | None = None
         self._next: asyncio.Task[str] | None = None
         self._restores = TaskSet()
 
     async def track(self) -> str:
-        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call; calls while one is taken share
-        the next one, which goes on if one of them is cancelled."""
+        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call. Calls that come while one is
+        taken share the next one, which goes on if one of them is cancelled."""
         await self._quota.require_room(self._repository)
         if self._next is None:
             self._next = asyncio.create_task(self._track_after(self._running))
@@ -165,7 +166,7 @@ class Snapshots:
         return await asyncio.shield(self._next)
 
     async def no_undo(self) -> str | None:
-        """Why a directory without git has no snapshots; None if it has. Counts up to the bounds."""
+        """Why a directory without git has no snapshots; None if it has. Stops counting its files at the bounds."""
         directory, skipped = str(self._directory), {f"{self._worktree}/{path}" for path in self._excluded}
         if refused := extent.refusal(self._directory):
             return refused
@@ -178,7 +179,7 @@ class Snapshots:
             return str(error)
 
     async def _excess_of_listed(self) -> str | None:
-        """Counts the files that ignore rules leave. Raises SnapshotFailed, OSError."""
+        """Counts only the files that ignore rules do not leave out. Raises SnapshotFailed, OSError."""
         async with self._lock() as lock:
             await self._repository.prepare()
             listed = await self._repository.listed(lock, ALL_FILES, extent.MAX_SECONDS)
@@ -269,7 +270,7 @@ class Snapshots:
     async def _is_unchanged(self, known: _IndexState, stats: StatCache) -> bool:
         if known.signature != self._repository.index_signature():
             return False
-        return stats.is_current() if len(stats) <= _STATS_AT_ONCE else await asyncio.to_thread(stats.is_current)
+        return stats.is_current() if len(stats) <= _STATS_IN_LOOP else await asyncio.to_thread(stats.is_current)
 
     async def _capture(self, lock: int | None) -> str:
         """Retries once, because a file may vanish while git reads it; then again without the index, which may be damaged."""
@@ -331,25 +332,25 @@ class Snapshots:
         self._known = _IndexState(self._repository.index_signature(), tree, staging.placeholders)
         self._has_new_trees = True
         if known:
-            self._look_after = clock.now_ms() + _LOOK_MS
+            self._stats_wait_until_ms = clock.now_ms() + _STATS_DELAY_MS
         return tree
 
     async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:
         """For a snapshot that began at `began_ms` and found nothing new. `rules`: the files with ignore rules as they were before
-        it. After a failure git looks again for the next snapshot."""
-        if known.signature is None or began_ms < self._look_after:
+        it. If the stats cannot be taken, the next snapshot runs git again."""
+        if known.signature is None or began_ms < self._stats_wait_until_ms:
             return
-        self._look_after = began_ms + _LOOK_AGAIN_MS
+        self._stats_wait_until_ms = began_ms + _STATS_RETRY_MS
         with suppress(SnapshotFailed, OSError):
             files, ignored = await self._repository.files_and_ignored()
             if len(files) > MAX_PATHS:
-                self._look_after = began_ms + _LOOK_AT_MANY_AGAIN_MS
+                self._stats_wait_until_ms = began_ms + _STATS_RETRY_OF_MANY_MS
                 return
-            stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)
+            stats = await asyncio.to_thread(self._take_stats, files, [*rules], ignored, began_ms)
             if stats is not None and rules.items() <= stats.rules.items():
                 self._known = replace(known, stats=stats)
 
-    def _stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
+    def _take_stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
         """Raises OSError."""
         found = searched(str(self._worktree), str(self._directory), ignored)
         if found is None:
@@ -398,18 +399,18 @@ class Snapshots:
         disk = await asyncio.to_thread(self._with_worktree, lambda found: {path: found.look(path) for path in trees})
         steps = {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
         deletions = [path for path, step in steps.items() if step == "delete"]
-        return steps if is_undo else {**steps, **await self._left_out_then(deletions, trees)}
+        return steps if is_undo else {**steps, **await self._kept_as_left_out(deletions, trees)}
 
-    async def _left_out_then(self, paths: Sequence[str], trees: Mapping[str, str]) -> dict[str, RestoreStep]:
-        """The paths that their snapshots left out: they may have been there, as they are now."""
+    async def _kept_as_left_out(self, paths: Sequence[str], trees: Mapping[str, str]) -> dict[str, RestoreStep]:
+        """Refuses to delete files that their snapshot left out: they may have been there when it was taken."""
         found: dict[str, RestoreStep] = {}
         try:
             for tree in {trees[path] for path in paths}:
-                own = [path for path in paths if trees[path] == tree]
-                found |= dict.fromkeys(await self._repository.ignored_by(tree, own), Refuse(WAS_IGNORED))
-                inside = await asyncio.to_thread(self._repository.repositories_inside, tree)
-                others = [path for path in own if any(f"{folder}/" in inside for folder in PurePath(path).parents)]
-                found |= dict.fromkeys(others, Refuse(WAS_OTHERS))
+                of_tree = [path for path in paths if trees[path] == tree]
+                found |= dict.fromkeys(await self._repository.ignored_by(tree, of_tree), Refuse(WAS_IGNORED))
+                nested = await asyncio.to_thread(self._repository.repositories_inside, tree)
+                in_nested = [path for path in of_tree if any(f"{folder}/" in nested for folder in PurePath(path).parents)]
+                found |= dict.fromkeys(in_nested, Refuse(WAS_OTHERS))
         except OSError as error:
             raise SnapshotFailed(str(error)) from error
         return found
