@@ -328,8 +328,8 @@ class Leases:
             self._recovering.pop(session_id).set()
 
     def is_alive(self, server: str, heartbeat_age: int, most: int = DEAD_AFTER_MS) -> bool:
-        """By the heartbeat, unless the server has a lock file: a lock survives a suspended machine and a clock that jumps, and a
-        server on SQLite writes no heartbeat while it is idle. Ages are in milliseconds."""
+        """Decides by the server's lock file if there is one, else by the heartbeat. A lock survives a suspended machine and a
+        clock that jumps, and a server on SQLite writes no heartbeat while it is idle. Ages are in milliseconds."""
         is_locked = self._locks.is_held(server) if self._locks else None
         return is_locked if is_locked is not None else heartbeat_age <= most
 

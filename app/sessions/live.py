@@ -44,13 +44,13 @@ class EndOfRun(NamedTuple):
     answer: StoredMessages | None = None
 
 
-def end_of_run(tx: SessionTx, joins: bool, tried: str | None) -> EndOfRun:
-    """Announces that the session is idle, unless it `joins` a prompt that has no answer and was not `tried`."""
+def end_of_run(tx: SessionTx, joins: bool, tried_prompt: str | None) -> EndOfRun:
+    """Announces that the session is idle. With `joins` it is not if a prompt waits for an answer, except `tried_prompt`."""
     end = EndOfRun()
     if joins:
         waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
         answer = message_rows.newest_answer(tx.connection, tx.session_id)
-        end = EndOfRun(None if waiting == tried else waiting, answer)
+        end = EndOfRun(None if waiting == tried_prompt else waiting, answer)
     if end.waiting is None:
         tx.close_prompts()
         announce_status(tx, Idle())
@@ -187,7 +187,7 @@ class LiveSession:
             await self.works[-1].ended.wait()
 
     def remember_while_busy(self) -> None:
-        """To be called when anything may have begun or ended that is to be remembered of the session."""
+        """Call it when anything may have begun or ended that is to be remembered of the session."""
         is_idle = not self.works and self.status is None and self.unstored_end is None
         if is_idle and self.closing is None and self.queue_worker is None:
             self._sessions.at_work.pop(self.id, None)
@@ -211,7 +211,7 @@ class LiveSession:
         self.remember_while_busy()
 
     def forget_status(self) -> None:
-        """Of a session that is deleted, or that another server has taken over and announces from now on."""
+        """For a session that is deleted, or that another server has taken over and announces from now on."""
         self.show(self.directory, None)
 
     def set_status(self, directory: str, status: Busy | Retry) -> asyncio.Future[None]:
@@ -227,17 +227,17 @@ class LiveSession:
         return self._sessions.store.post(self.id, directory, change)
 
     def set_idle(
-        self, directory: str, *, releases_lease: bool = False, joins: bool = False, tried: str | None = None
+        self, directory: str, *, releases_lease: bool = False, joins: bool = False, tried_prompt: str | None = None
     ) -> asyncio.Future[EndOfRun]:
         """When the future is done the session shows as idle; it stays busy if the change cannot be stored. `releases_lease`: the
-        lease is free then. `joins`: it also stays busy for a prompt that another server has accepted, unless that was `tried`."""
+        lease is free then. `joins`: it also stays busy for a prompt that another server has accepted, except `tried_prompt`."""
         store, before = self._sessions.store, self.status
         lease = store.lease(self.id) if releases_lease else None
 
         def change(tx: SessionTx) -> EndOfRun:
             if lease is not None:
                 tx.tx.release(lease)
-            return end_of_run(tx, joins, tried)
+            return end_of_run(tx, joins, tried_prompt)
 
         def forget(stored: asyncio.Future[EndOfRun]) -> None:
             """Does nothing if the session's next turn has begun, or will begin."""
@@ -285,7 +285,7 @@ class LiveSessions:
         return [live.id for live in self.at_work.values() if any(work.directory == directory for work in live.works)]
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
-        """Of the sessions that are not idle, on whatever server."""
+        """The statuses of the directory's sessions that are not idle, on whatever server."""
         held = [row for row in await self.store.query(work_rows.leases) if row.directory == directory and row.age < SHOWN_FOR_MS]
         elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in held if row.status is not None}
         here = [live for live in self.at_work.values() if live.directory == directory]
@@ -301,7 +301,7 @@ class LiveSessions:
     async def abort(self, session_id: str) -> None:
         """Returns when all works on the session, on whatever server, have ended and its record is closed. Does nothing if the
         session is idle. A later prompt gets a turn of its own."""
-        here = self._abort_works(session_id)  # now, and not what begins behind a deletion that waits for this abort
+        here = self._abort_works(session_id)  # now, and not what begins after a deletion that waits for this abort
         # Both at once: a turn here may wait for the other server's run.
         await asyncio.gather(self.leases.request_abort(session_id), *(work.ended.wait() for work in here))
 

@@ -175,7 +175,7 @@ class LiveParts:
         return is_new
 
     def _announce(self, live: LivePart, text: str) -> None:
-        """Behind the session's changes, but not a failed one of the part's chain. Later listeners read what there is then."""
+        """After the session's changes, but not a failed one of the part's chain. Later listeners read what there is then."""
         if not (self._publisher.delta_listeners or self._first_writes):
             return
         session_id = live.part.session_id

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Completed, Failed, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
@@ -161,17 +162,28 @@ def revert_state(revert: Revert) -> RevertState:
 def _file(patch: str) -> RevertedFile:
     head, _, body = patch.partition("\n@@ ")
     lines = body.split("\n")[1:]
-    header = head.partition("\n")[0].removeprefix("diff --git ")
-    renamed = _RENAMED.search(head)
-    # Without a rename the header has the same name twice.
-    name = renamed[1] if renamed else header[len(header) // 2 + 1 :]
     return RevertedFile(
-        path=_unquoted(name) if renamed else _unquoted(name).removeprefix("b/"),
-        status="added" if "\nnew file mode" in head else "deleted" if "\ndeleted file mode" in head else "modified",
+        path=_name_in(head),
+        status=_status_in(head),
         additions=sum(line.startswith("+") for line in lines),
         deletions=sum(line.startswith("-") for line in lines),
         patch=patch if patch.endswith("\n") else f"{patch}\n",
     )
+
+
+def _name_in(head: str) -> str:
+    """The file's name in the lines before a patch's first hunk."""
+    if renamed := _RENAMED.search(head):
+        return _unquoted(renamed[1])
+    # Without a rename the first line has the same name twice: `diff --git a/NAME b/NAME`.
+    names = head.partition("\n")[0].removeprefix("diff --git ")
+    return _unquoted(names[len(names) // 2 + 1 :]).removeprefix("b/")
+
+
+def _status_in(head: str) -> Literal["added", "deleted", "modified"]:
+    if "\nnew file mode" in head:
+        return "added"
+    return "deleted" if "\ndeleted file mode" in head else "modified"
 
 
 def _unquoted(name: str) -> str:

@@ -74,8 +74,8 @@ class SearchedText:
 
 
 def searched_text(body: str) -> SearchedText | None:
-    """Of a part that is stored in full. None if nothing of it is searched: files, the server's own texts, tool calls that have
-    not ended."""
+    """What is searched of a part that is stored in full. None if nothing is, as of files, the server's own texts, and tool calls
+    that have not ended."""
     part = parsed(body) or {}
     match part:
         case {"type": "text"} if not part.get("synthetic") and not part.get("ignored"):

@@ -62,7 +62,7 @@ class SessionTx:
         return rows.read_session(self.session_id, self._row(session_rows.stored_session))
 
     def session_and_prompt(self, prompt_id: str) -> tuple[Session, UserMessage, str | None]:
-        """Also what the session's stored diffs were computed from. Raises SessionNotFound, MessageNotFound."""
+        """The third value: what the session's stored diffs were computed from. Raises SessionNotFound, MessageNotFound."""
         found = self._row(session_rows.session_and_prompt, prompt_id)
         if found.prompt is None:
             raise MessageNotFound(self.session_id, prompt_id)
@@ -70,7 +70,7 @@ class SessionTx:
         return rows.read_session(self.session_id, found), prompt, found.diff_basis
 
     def session_and_waiting_prompts(self) -> tuple[Session, int]:
-        """Also the number of prompts that its turn has yet to answer. Raises SessionNotFound."""
+        """The session, and the number of prompts that its turn has yet to answer. Raises SessionNotFound."""
         found = self._row(session_rows.session_and_waiting_prompts)
         return rows.read_session(self.session_id, found), found.waiting
 
@@ -110,7 +110,7 @@ class SessionTx:
         self.tx.put(self.tx.sql.put_session, rows.session_row(session))
 
     def transfer(self, session: Session, owner: str) -> None:
-        """To the former owner the session is announced as deleted, to the new one as created."""
+        """Announces the session to its former owner as deleted, to the new one as created."""
         self.announce(events.EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
         session = session.model_copy(update={"owner": owner or None})
         self.put_unannounced(session)

@@ -144,7 +144,7 @@ def shared_session(session: Session) -> SharedSession:
 
 
 def shared_messages(history: Sequence[MessageWithParts], revert: Revert | None) -> list[MessageWithParts]:
-    """Also removes prompts without any visible part."""
+    """The messages as visitors see them, without prompts that have no visible part."""
     messages = [_message(message) for message in _not_reverted(history, revert)]
     return [message for message in messages if message.parts or isinstance(message.info, AssistantMessage)]
 

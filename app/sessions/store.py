@@ -96,7 +96,7 @@ class Store:
         *,
         releases: bool = False,
     ) -> asyncio.Future[T]:
-        """Queues a change behind all earlier ones; the future is done when it is stored and announced. It is refused if the lease
+        """Queues a change after all earlier ones; the future is done when it is stored and announced. It is refused if the lease
         that this server holds now is lost by then; a change that `releases` the lease checks that itself. `chain`: the change
         fails if an earlier change of the chain did."""
         lease = None if releases else self._leases.get(session_id)
@@ -227,7 +227,7 @@ class Store:
         return messages[0]
 
     async def session_and_messages(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
-        """With the whole history, oldest first."""
+        """The session and its whole history, oldest first."""
         session, stored = await self._with_session(session_id, message_rows.all_messages)
         messages = rows.read_messages(session_id, stored, self.live.of(session_id))
         return self._read_session(session_id, session), messages

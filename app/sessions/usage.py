@@ -47,11 +47,11 @@ class Sums(NamedTuple):
         return Sums._make(value + sign * added for value, added in zip(self, other, strict=True))
 
     def added(self) -> dict[str, Any]:
-        """As parameters of the statement that adds them to a session's sums."""
+        """The parameters of the statement that adds them to a session's sums."""
         return {f"add_{name}": value for name, value in self._asdict().items()}
 
     def of_session(self) -> dict[str, Any]:
-        """As fields of a Session."""
+        """The sums as fields of a Session."""
         cache = CacheTokens(read=self.tokens_cache_read, write=self.tokens_cache_write)
         tokens = Tokens(input=self.tokens_input, output=self.tokens_output, reasoning=self.tokens_reasoning, cache=cache)
         return {"cost": round(self.cost, 12), "tokens": tokens}

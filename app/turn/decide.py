@@ -56,11 +56,11 @@ Decision = Resume | GiveUp | RunSubtask | Compact | RequestAnswer
 def next_action(history: Sequence[MessageWithParts]) -> Decision | None:
     """`history`: the messages since the last compaction, in the store's order. None: the newest prompt has its answer."""
     user, answer = newest(history, UserMessage), newest(history, AssistantMessage)
-    if answer is not None and answer.time.completed is None:  # prompts may have come behind it
+    if answer is not None and answer.time.completed is None:  # prompts may have come after it
         return Resume(next(message for message in history if message.info is answer))
     if user is None:
         return GiveUp(unknown("The session has no user message to answer."))
-    # By `parent_id`, not by position: an answer that is stored behind a prompt may belong to an earlier prompt.
+    # By `parent_id`, not by position: an answer that is stored after a prompt may belong to an earlier prompt.
     if answer is not None and answer.parent_id == user.id and is_final(answer, user):
         return None
     if error := _lacks_structured_output(history, user):

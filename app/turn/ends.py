@@ -40,7 +40,7 @@ NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
 def aborted() -> MessageAbortedError:
-    """With OpenCode's own word as its text: clients show such an answer as stopped, not as failed."""
+    """The error of an abort, with OpenCode's own word as its text: clients show such an answer as stopped, not as failed."""
     return MessageAbortedError(data=MessageData(message="Aborted"))
 
 
@@ -217,7 +217,7 @@ class Deadline:
         return self._timeout.expired()
 
     def error(self) -> MessageError:
-        """Of what was cancelled by an abort, or by the deadline, which is stored as an abort too: every client knows aborts."""
+        """The error of what was cancelled. A passed deadline is stored as an abort too: every client knows aborts."""
         if not self.has_passed():
             return aborted()
         return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))

@@ -40,7 +40,7 @@ ABORTED = "Tool execution aborted"
 
 
 class PartWriter:
-    """Enqueues writes without waiting. They form a chain: behind one that fails, none is stored or announced. `stored`, which
+    """Enqueues writes without waiting. They form a chain: after one that fails, none is stored or announced. `stored`, which
     waits for them, and `raise_failure`, which does not wait, raise that failure until `finish_open_parts` writes the lost values
     again."""
 

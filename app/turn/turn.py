@@ -91,7 +91,7 @@ class Turn:
             case decide.Compact():
                 is_summarised = await compaction.run(self._ctx, decision.user, auto=decision.auto)
                 self._ctx.diffs.request(decision.user.id)  # messages that were reverted may be gone
-                # A prompt behind it is answered without.
+                # A prompt that came after it is answered even without a summary.
                 return is_summarised or decide.newest(self._ctx.history, UserMessage) is not decision.user
             case decide.RequestAnswer():
                 return await self._answer(decision)

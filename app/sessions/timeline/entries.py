@@ -1,6 +1,6 @@
 """Translates stored sessions and messages into the second API's; a message is one entry of its session. Pure.
 
-A message that this API does not have, such as the request for a summary, is None.
+The entry is None for a message that this API does not have, such as the request for a summary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,8 @@ def _of_user(info: UserMessage, parts: Sequence[Part]) -> v2.SessionMessage | No
     if any(isinstance(part, CompactionPart) for part in parts):
         return None
     texts = [part for part in parts if isinstance(part, TextPart)]
-    prompted = [*(part.text for part in texts if not part.synthetic), *(p.prompt for p in parts if isinstance(p, SubtaskPart))]
+    prompted = [part.text for part in texts if not part.synthetic]
+    prompted += [part.prompt for part in parts if isinstance(part, SubtaskPart)]
     files = [_file(part) for part in parts if isinstance(part, FilePart)]
     agents = [_agent(part) for part in parts if isinstance(part, AgentPart)]
     if texts and not (prompted or files or agents):
@@ -98,8 +99,8 @@ def _compaction(
     """None until the summary is complete."""
     if info.time.completed is None:
         return None
-    asked = next((part for part in request.parts if isinstance(part, CompactionPart)), None) if request else None
-    reason: v2.CompactionReason = "auto" if asked and asked.auto else "manual"
+    is_automatic = request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
+    reason: v2.CompactionReason = "auto" if is_automatic else "manual"
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
     return v2.SessionMessageCompaction(id=info.id, time=UserTime(created=info.time.created), reason=reason, summary=text)
 
@@ -107,7 +108,7 @@ def _compaction(
 def _shell(info: AssistantMessage, call: ToolPart) -> v2.SessionMessageShell:
     command, time = str(call.state.input.get("command", "")), info.time
     if isinstance(call.state, Completed | Failed):
-        time = time.model_copy(update={"completed": call.state.time.end})  # the message is completed behind its call
+        time = time.model_copy(update={"completed": call.state.time.end})  # the message ends a moment later
     return v2.SessionMessageShell(id=info.id, time=time, call_id=call.call_id, command=command, output=_output(call))
 
 

@@ -42,7 +42,7 @@ def place_of(seq: int) -> JournalPlace:
 
 
 def id_of_number(seq: int) -> EventId:
-    """The id of the event with a number; a client with it resumes behind the journal's event."""
+    """The id of the event with a number; a client with it resumes after the journal's event."""
     return EventId(place_of(seq).journal_seq, 1 + (seq & ((1 << (_DIGEST_BITS + _POSITION_BITS)) - 1)))
 
 
@@ -77,7 +77,7 @@ class Happening(NamedTuple):
 
 
 def happenings(message: v2.SessionMessage, delivery: v2.Delivery = "steer") -> list[Happening]:
-    """In the order in which they happened, as far as the message tells."""
+    """What the message tells, in the order in which it happened."""
     match message:
         case v2.SessionMessageUser():
             return _of_user(message, delivery)

@@ -91,7 +91,7 @@ class Timeline:
         self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, made.clear)
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
-        """How a prompt was admitted. Looks first behind `since` in the journal, then in the whole history. Raises NotFound."""
+        """How a prompt was admitted. Looks first after `since` in the journal, then in the whole history. Raises NotFound."""
         new = await self._store.query(lambda c: _translated(c, session_id, _journal(c, session_id, since)))
         found = _admission(new, message_id) or _admission((await self.events(session_id))[0], message_id)
         if found is None:
@@ -242,7 +242,7 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
 
 
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
-    """By message, in order; then the prompts in the queue, which are admitted and no messages yet."""
+    """What happened, by message; then the prompts in the queue, which are admitted and no messages yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
     for row in work_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
@@ -252,7 +252,7 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
 
 
 def _translated_by_seq(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
-    """By the events' numbers in the journal."""
+    """The second API's events, by the numbers of the journal's events that they are made of."""
     of_session: dict[str, set[int]] = {}
     for event in published:
         of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
@@ -283,7 +283,7 @@ def _entries(
     return entries(messages, requests)
 
 
-# The events of `session.next.*` on a stream of all events: each stands behind the journal's event that it is made of. Events of
+# The events of `session.next.*` on a stream of all events: each follows the journal's event that it is made of. Events of
 # new text are made of part frames: the journal does not have them.
 
 _STREAMED = {"text": "textID", "reasoning": "reasoningID"}
@@ -292,7 +292,7 @@ _ALREADY_SENT = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
 
 
 async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes]:
-    """The listener's frames, and behind each its `session.next.*` events, until the listener is closed."""
+    """The listener's frames, and after each its `session.next.*` events, until the listener is closed."""
     while (frames := await listener.take()) is not None:
         async for piece in with_session_events(timeline, frames, listener.form):
             yield piece

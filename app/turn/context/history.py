@@ -174,12 +174,11 @@ def _wrapped(history: list[MessageWithParts]) -> list[MessageWithParts]:
     answers = [position for position, info in enumerate(infos) if isinstance(info, AssistantMessage) and info.finish is not None]
     if not answers:
         return history
-    return [
-        _with_parts(message, [_wrap(part) for part in message.parts])
-        if position > answers[-1] and isinstance(message.info, UserMessage)
-        else message
-        for position, message in enumerate(history)
-    ]
+    wrapped = history[: answers[-1] + 1]
+    for message in history[answers[-1] + 1 :]:
+        is_prompt = isinstance(message.info, UserMessage)
+        wrapped.append(_with_parts(message, [_wrap(part) for part in message.parts]) if is_prompt else message)
+    return wrapped
 
 
 def _wrap(part: Part) -> Part:

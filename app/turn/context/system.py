@@ -94,7 +94,7 @@ class InstructionPages:
     background. If that fails it keeps its last text, or is empty."""
 
     def __init__(self, *, first_wait: float = 5.0, refresh: float = 300.0) -> None:
-        """In seconds. `first_wait`: how long a turn waits for all new pages together. `refresh`: from one fetch to the next."""
+        """`first_wait`: seconds that a turn waits for all new pages together. `refresh`: seconds from one fetch to the next."""
         self._first_wait = first_wait
         self._refresh = refresh
         self._pages: dict[str, _InstructionPage] = {}
@@ -311,8 +311,9 @@ def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _le
     for pattern in scope.configured:
         if _is_url(pattern):
             continue
-        is_own = pattern.startswith(("~/", "/")) or scope.flags.disable_project_config
-        reader = own if is_own else above if ".." in pattern.split("/") else inside
+        reader = above if ".." in pattern.split("/") else inside
+        if pattern.startswith(("~/", "/")) or scope.flags.disable_project_config:
+            reader = own
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
             found = _files(("/", path) for path in matches(reader, str(folder), relative))

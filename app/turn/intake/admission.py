@@ -40,23 +40,24 @@ class Admissions:
         self._timeline = timeline
 
     async def admit(self, instance: Instance, session_id: str, wanted: SessionPromptInput) -> SessionInputAdmitted:
-        """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
+        """Stores a prompt and starts its turn, or queues it. Raises what `Prompts.accept` raises, and Conflict for an id that is
+        used for something else."""
         prompted = await self._store.session_to_prompt(session_id)
         message_id = wanted.id or ids.ascending("message")
-        before = await self._store.query(journal_rows.newest_seq)
-        prompt = await self._prompt(instance, prompted, message_id, wanted)
+        newest_before = await self._store.query(journal_rows.newest_seq)
+        prompt = await self._prompt_input(instance, prompted, message_id, wanted)
         try:
             await self._accept(instance, prompted, prompt, wanted)
         except BadRequest as wrong:
             raise _in_words_of_this_api(wrong) from None
-        admission = await self._timeline.admission(session_id, message_id, before)
+        admission = await self._timeline.admission(session_id, message_id, newest_before)
         if (admission.delivery, wanted.delivery) == ("queue", "steer"):  # an idle session queues nothing
             raise Conflict(f"Message {message_id} was sent with delivery queue. Use a new id for a new message.")
         return SessionInputAdmitted(
             admitted_seq=admission.admitted_seq,
             id=message_id,
             session_id=session_id,
-            prompt=_prompt(wanted.prompt),
+            prompt=_prompt_v2(wanted.prompt),
             delivery=admission.delivery,
             time_created=admission.time,
             promoted_seq=admission.promoted_seq,
@@ -74,10 +75,11 @@ class Admissions:
         if isinstance(accepted, AcceptedPrompt) and accepted.run is not None:
             self._prompts.answer_later(session_id, accepted)
 
-    async def _prompt(
+    async def _prompt_input(
         self, instance: Instance, prompted: PromptedSession, message_id: str, wanted: SessionPromptInput
     ) -> PromptInput:
-        """With the session's agent and model. A prompt that was sent before keeps those that it got then."""
+        """The prompt as the first API has it, with the session's agent and model. A prompt that was sent before keeps those that
+        it got then."""
         session = prompted.session
         stored = [message.info for message in await self._store.query(stored_prompts, session.id, message_id)]
         known = next((info for info in stored if isinstance(info, UserMessage)), None)
@@ -91,19 +93,19 @@ class Admissions:
 
 
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
-    """As an error of the `files`, which the first API calls `parts`; text and agents cannot be wrong."""
+    """An error of the first API's `parts` as one of `files`: text and agents cannot be wrong."""
     [issue] = wrong.issues
     return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"] == ["parts"] else wrong
 
 
 def prompt_parts(prompt: SentPrompt) -> list[PartInput]:
     files = [_file_part(file) for file in prompt.files or ()]
-    agents = [AgentPartInput(name=agent.name, source=_text(agent.source)) for agent in prompt.agents or ()]
+    agents = [AgentPartInput(name=agent.name, source=_source_text(agent.source)) for agent in prompt.agents or ()]
     return [TextPartInput(text=prompt.text), *files, *agents]
 
 
 def _file_part(file: PromptFile) -> FilePartInput:
-    source = _text(file.source)
+    source = _source_text(file.source)
     return FilePartInput(
         mime=mime_of(file),
         filename=file.name,
@@ -127,19 +129,21 @@ _NOT_TEXT = ("image/", "audio/", "video/", "application/pdf")
 """Files of all other types are read as text."""
 
 
-def _text(source: PromptSource | None) -> SourceText | None:
+def _source_text(source: PromptSource | None) -> SourceText | None:
     return SourceText(value=source.text, start=source.start, end=source.end) if source else None
 
 
-def _prompt(sent: SentPrompt) -> PromptV2:
+def _prompt_v2(sent: SentPrompt) -> PromptV2:
     files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
     agents: list[PromptAgentAttachment] = sent.agents or []
     return PromptV2(text=sent.text, files=files or None, agents=agents or None)
 
 
 async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
-    """The request's id and the rules' decision. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
-    agent, call = agent_of(instance, wanted.agent or session.agent), wanted.source
+    """Asks for a permission for a client itself. Returns the request's id and the rules' decision. Raises BadRequest for an
+    unknown agent, Conflict, TooManyRequests."""
+    agent = agent_of(instance, wanted.agent or session.agent)
+    call = wanted.source
     request = PermissionRequest(
         id=wanted.id or ids.ascending("permission"),
         session_id=session.id,

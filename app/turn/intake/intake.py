@@ -70,7 +70,10 @@ class Intake:
         await self._quota.require_room(instance.location.project_id)
         message = _message(instance, prompted, prompt)
         resolving = [self._parts.of(instance, message, part) for part in prompt.parts]
-        pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
+        if len(resolving) == 1:  # without a task, which `gather` makes of each
+            pieces = [await resolving[0]]
+        else:
+            pieces = await asyncio.gather(*resolving)
         complete = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
         return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, complete))
 
@@ -178,7 +181,7 @@ def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput)
 
 
 def renewed(message: MessageWithParts) -> MessageWithParts:
-    """With new ids: clients sort messages by their ids, and others have come before this one."""
+    """The message with new ids: clients sort messages by their ids, and others have come before this one."""
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
     parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
     return MessageWithParts.model_construct(info=info, parts=parts)
@@ -201,7 +204,7 @@ def content_hash(prompt: PromptInput) -> str:
 
 
 def command_hash(command: CommandInput) -> str:
-    """Of the command alone, because the output of its shell lines may differ each time."""
+    """Hashes the command alone, because the output of its shell lines may differ each time."""
     return hashlib.sha256(b"command " + command.model_dump_json(exclude_none=True).encode()).hexdigest()
 
 

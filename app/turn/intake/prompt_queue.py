@@ -95,7 +95,7 @@ class PromptQueue:
             return str(row["id"])
 
         def await_turn(stored: asyncio.Future[str]) -> None:
-            """In the moment of the commit: before it, the prompt would be taken for one that has left the queue."""
+            """Runs at the commit: earlier, the prompt would be taken for one that has left the queue."""
             nonlocal waiting
             if stored.exception() is None:
                 queued_id = stored.result()
@@ -109,7 +109,7 @@ class PromptQueue:
         return waiting
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
-        """In the order of the prompts' turns."""
+        """The prompts that wait, in the order of their turns."""
         await self._store.session_json(session_id)
         prompts = [(row, prepared.input) for row in await self._rows(session_id) if (prepared := _read(row))]
         return [
@@ -134,8 +134,8 @@ class PromptQueue:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _is_busy(self, session_id: str) -> bool:
-        """To be called after reading the queue: a prompt that has left it is busy by the lease, which its turn got in that
-        commit."""
+        """Call it after reading the queue: a prompt that has left the queue makes the session busy by the lease, which its turn
+        got in that commit."""
         return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
     async def answer(self, waiting: QueuedPromptWait) -> bytes:
@@ -295,7 +295,7 @@ def _same(rows: Sequence[Any], row: Mapping[str, Any]) -> Any:
 
 
 def _read(row: Any) -> PreparedPrompt | None:
-    """None for a damaged row, which must not hold up those behind it."""
+    """None for a damaged row, which must not hold up those after it."""
     try:
         prompt = PromptInput.model_validate_json(row.input)
         message = MessageWithParts.model_validate_json(row.message)

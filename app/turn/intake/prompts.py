@@ -100,7 +100,7 @@ class Prompts:
         run: TurnWork | None = None
 
         def start(storing: asyncio.Future[tuple[bool, Lease | None]]) -> None:
-            """Runs in the moment of the commit: nothing comes in between, and the caller's cancellation does not prevent it."""
+            """Runs at the commit: nothing comes in between, and the caller's cancellation does not prevent it."""
             nonlocal run
             if storing.exception() is not None:
                 return
@@ -126,7 +126,7 @@ class Prompts:
     def _post(
         self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, *, nested: bool, alone: bool
     ) -> asyncio.Future[tuple[bool, Lease | None]]:
-        """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
+        """Posts the change that stores the prompt. If it begins a turn, the change also acquires the lease for it."""
         location, leases = instance.location, self._leases
         begins = not prepared.input.no_reply and not live.is_unfinished
 
@@ -140,7 +140,7 @@ class Prompts:
         return self._store.post(live.id, location.directory, change)
 
     async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
-        """Of a prompt that was sent before: another server's run may be writing its answer."""
+        """Whether a prompt that was sent before has no answer yet: another server's run may be writing it."""
         if live.works or await self._leases.is_left_to_others(live.id):
             return True
         return await self._store.answer_json(live.id, message_id) is None

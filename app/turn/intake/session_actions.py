@@ -193,7 +193,7 @@ class SessionActions:
             live.end(deletion)
 
     async def _acquire_aborting(self, session_id: str) -> None:
-        """Also aborts what another server begins meanwhile, such as the turn of a prompt that waits in its queue."""
+        """Acquires the lease. Aborts what another server begins meanwhile, such as the turn of a prompt in its queue."""
         while True:
             try:
                 await self.live.leases.acquire(session_id)

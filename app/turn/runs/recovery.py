@@ -160,7 +160,7 @@ class Recovery:
         going_on = {left.session_id: directory for left in orphans if (directory := await self._close_or_keep(left, calls))}
         resumed = await self._resume(going_on)
         self._drop_requests({request.session_id for request in waiting} - resumed)
-        if sessions:  # behind the starts, so that sessions that go on stay busy
+        if sessions:  # after the starts, so that sessions that go on stay busy
             await self.leases.mark_recovered(sessions, resumed)
             for session_id in sessions:
                 self._taken_over.pop(session_id, None)
@@ -214,7 +214,7 @@ class Recovery:
 
     async def _end_run(self, session_id: str, directory: str) -> None:
         """Clients were told that the session is busy, and are told now that it is idle."""
-        await self.store.write(session_id, directory, lambda tx: end_of_run(tx, joins=False, tried=None))
+        await self.store.write(session_id, directory, lambda tx: end_of_run(tx, joins=False, tried_prompt=None))
 
     # Going on.
 

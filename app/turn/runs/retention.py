@@ -111,7 +111,7 @@ class Retention:
         return len(gone) or None
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
-        """In the transaction that deletes them: no other server uses them. Raises SessionBusy, and NotFound if one is gone."""
+        """Runs in the transaction that deletes the sessions. Raises SessionBusy if one is used again, NotFound if one is gone."""
         rows = session_rows.lock_sessions(connection, known)
         if len(rows) < len(known):
             raise NotFound("Deleted meanwhile")

@@ -33,13 +33,13 @@ T = TypeVar("T")
 @dataclass(eq=False, kw_only=True)
 class TurnWork(SessionWork):
     """The turns of a session until it is idle again. `instance`: of the next turn. `lease`: came with the prompt. `is_nested`:
-    another turn waits for this one. `tried`: a prompt that another server has accepted, for which this work was started.
-    `answer`: the newest one when the last turn had ended by itself."""
+    another turn waits for this one. `tried_prompt`: the prompt, accepted by another server, for which this work was started.
+    `answer`: the session's newest when the last turn had ended by itself."""
 
     instance: Instance
     lease: Lease | None = None
     is_nested: bool = False
-    tried: str | None = None
+    tried_prompt: str | None = None
     joined: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a prompt has come since the turn has last read the conversation."""
     has_waited: bool = False
@@ -105,16 +105,16 @@ class Turns:
         session_id: str,
         directory: str,
         kind: WorkKind,
-        work: Callable[[], Coroutine[Any, Any, T]],
+        action: Callable[[], Coroutine[Any, Any, T]],
         *,
         announced: bool = False,
     ) -> T:
-        """Does a work that needs the session idle and keeps others out meanwhile (shell, revert). Raises SessionBusy, Aborted.
+        """Runs an action that needs the session idle and keeps others out meanwhile (shell, revert). Raises SessionBusy, Aborted.
 
-        A caller that is cancelled does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
+        A caller that is cancelled does not stop it; an abort does. `announced`: `session.idle` is announced at its end.
         """
-        live, alone = self._sessions.get(session_id), SessionWork(kind=kind, directory=directory)
-        task = alone.task = asyncio.create_task(self._run_alone(live, alone, work, announced), name=f"{kind.name} {session_id}")
+        live, work = self._sessions.get(session_id), SessionWork(kind=kind, directory=directory)
+        task = work.task = asyncio.create_task(self._run_alone(live, work, action, announced), name=f"{kind.name} {session_id}")
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -123,24 +123,24 @@ class Turns:
             raise
 
     async def _run_alone(
-        self, live: LiveSession, alone: SessionWork, work: Callable[[], Coroutine[Any, Any, T]], announced: bool
+        self, live: LiveSession, work: SessionWork, action: Callable[[], Coroutine[Any, Any, T]], announced: bool
     ) -> T:
-        async with live.exclusive(alone):
+        async with live.exclusive(work):
             try:
-                busy_in = alone.directory if alone.kind is WorkKind.SHELL else None  # the others keep prompts out
+                busy_in = work.directory if work.kind is WorkKind.SHELL else None  # the others keep prompts out
                 self._store.hold(await self._leases.acquire(live.id, busy_in))
                 await self._unstored_ends.store(live)
-                done = await self._run_work(live, alone.directory, work)
+                result = await self._run_action(live, work.directory, action)
             finally:
-                alone.is_ending = True
-                await self._close(live, alone, announced=announced)
-            await self._store.barrier()  # the lease is free: who is answered may ask another server next
-            return done
+                work.is_ending = True
+                await self._close(live, work, announced=announced)
+            await self._store.barrier()  # until the lease is free: the client may send its next request to another server
+            return result
 
-    async def _run_work(self, live: LiveSession, directory: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """If a value could not be stored, a message may be open, which is closed later; no prompt waits for an answer."""
+    async def _run_action(self, live: LiveSession, directory: str, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """An action whose last values could not be stored may leave a message open, which is closed later."""
         try:
-            return await work()
+            return await action()
         except StaleLease:
             raise
         except StorageError:
@@ -253,20 +253,14 @@ class Turns:
             self._unstored_ends.store_later(live, work.directory)
 
     async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
-        """Announces idle last, when all else of the work is stored, even later; not while a turn waits, whose prompt is open.
-        Needs the lease: the prompts of a session that another server runs are not closed."""
-        waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
-        is_over = work.has_begun and not (waits or work.is_discarded or work.is_fenced or live.unstored_end is not None)
+        """Releases the lease. If nothing more runs in the session, announces idle: that is the last change of the work."""
         try:
-            joins, tried = (work.is_finished, work.tried) if isinstance(work, TurnWork) else (False, None)
-            idle = None
-            if announced and is_over:
-                idle = live.set_idle(work.directory, releases_lease=True, joins=joins, tried=tried)
+            idle = _set_idle(live, work) if announced and _leaves_idle(live, work) else None
             if work.has_begun:
                 self._store.release(live.id)
                 self._leases.release(live.id, idle)
             if idle is not None:
-                self._go_on(live, work, await idle)
+                self._follow_up(live, work, await idle)
             elif isinstance(work, TurnWork) and work.is_finished:
                 work.answer = await self._store.answer_json(live.id)
         except StaleLease:
@@ -278,9 +272,10 @@ class Turns:
             if work.is_discarded or work.is_fenced:  # even if it was set while its end was stored
                 live.forget_status()
 
-    def _go_on(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
-        """Starts a turn for the prompt that another server has accepted meanwhile, if there is one. It leaves the prompt to that
-        server, which waits for the lease, if this work was aborted during its end, as when this server stops."""
+    def _follow_up(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
+        """Keeps a turn's answer, and starts a turn for the prompt that another server has accepted meanwhile, if there is one.
+        If this work was aborted during its end, as when this server stops, it leaves the prompt to that server, which waits for
+        the lease."""
         if not isinstance(work, TurnWork):
             return
         work.answer = self._store.only_json(live.id, end.answer) if end.answer else None
@@ -289,7 +284,21 @@ class Turns:
         if work.is_aborted:
             live.forget_status()
         else:
-            self.start(live.id, work.instance).tried = end.waiting
+            self.start(live.id, work.instance).tried_prompt = end.waiting
+
+
+def _leaves_idle(live: LiveSession, work: SessionWork) -> bool:
+    """Not while a turn waits, whose prompt is open. Not if another server runs the session: its prompts stay open. Not before the
+    end of a turn that could not be stored yet."""
+    a_turn_waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
+    is_elsewhere = work.is_discarded or work.is_fenced
+    return work.has_begun and not (a_turn_waits or is_elsewhere or live.unstored_end is not None)
+
+
+def _set_idle(live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
+    if isinstance(work, TurnWork):
+        return live.set_idle(work.directory, releases_lease=True, joins=work.is_finished, tried_prompt=work.tried_prompt)
+    return live.set_idle(work.directory, releases_lease=True)
 
 
 FIRST_DELAY_SECONDS = 1.0
@@ -299,8 +308,8 @@ PROBE_SECONDS = 1.0
 
 
 class UnstoredEnds:
-    """Each end is tried again when the database accepts writes, until it is stored or its session is deleted. After another
-    failure it is tried with a delay that doubles up to MAX_DELAY_SECONDS."""
+    """The ends of turns that could not be stored. Each is tried again when the database accepts writes, until it is stored or its
+    session is deleted. The delay between two tries doubles up to MAX_DELAY_SECONDS."""
 
     def __init__(self, sessions: LiveSessions) -> None:
         self._store = sessions.store
@@ -313,8 +322,8 @@ class UnstoredEnds:
             live.closing = asyncio.create_task(self._retry(live), name=f"close {live.id}")
 
     async def store(self, live: LiveSession) -> None:
-        """Closes the record, also before the session's next turn. The caller works on the session. Raises what prevents the
-        storing."""
+        """Stores the session's end, if one is missing; the next turn does so too. The caller works on the session. Raises what
+        prevents it."""
         directory = live.unstored_end
         if directory is None:
             return
@@ -336,7 +345,7 @@ class UnstoredEnds:
             live.remember_while_busy()
 
     async def _until_writable(self) -> None:
-        """One session after the other: those that wait send no query meanwhile."""
+        """One session at a time: the others wait for it without sending queries."""
         async with self._probe:
             is_writable = await self._store.accepts_writes()
             while not is_writable:

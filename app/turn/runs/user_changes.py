@@ -26,7 +26,7 @@ class UserChanges:
         users.on_change = self._unfollowed.append
 
     async def look(self) -> None:
-        """To be called each second: a change is seen when the users are read."""
+        """Call it each second: a change is seen when the users are read."""
         if self._users.exist() or self._unfollowed:
             await self._users.all()
         while self._unfollowed:
