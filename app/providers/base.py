@@ -17,7 +17,7 @@ Metadata = dict[str, Any]
 """Private data of a provider that must be sent back with its block (a reasoning signature, an encrypted item id), keyed by
 adapter: `{"anthropic": {"signature": …}}`."""
 Medium = Literal["image", "pdf", "audio", "video"]
-_KINDS: tuple[Medium, ...] = ("image", "audio", "video")
+_NAMED_MEDIA: tuple[Medium, ...] = ("image", "audio", "video")
 
 
 class Npm(StrEnum):
@@ -52,7 +52,7 @@ class FileBlock:
     def medium(self) -> Medium | None:
         if self.mime == "application/pdf":
             return "pdf"
-        return next((kind for kind in _KINDS if self.mime.startswith(f"{kind}/")), None)
+        return next((kind for kind in _NAMED_MEDIA if self.mime.startswith(f"{kind}/")), None)
 
     @property
     def inline(self) -> str | None:

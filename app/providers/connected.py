@@ -262,7 +262,7 @@ def connect(
 
 
 def _entries(catalogue: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
-    """Of all providers, those of the catalogue first."""
+    """The entries of all providers, those of the catalogue first."""
     listed = catalogue.providers
     return {**listed, **{id_: merge_entry(listed.get(id_, {}), entry) for id_, entry in settings.entries.items()}}
 

@@ -176,9 +176,8 @@ def _transport(error: BaseException, url: str) -> ApiFailure:
         case httpx2.TimeoutException():
             message = f"{host} was silent for too long"
         case httpx2.ConnectError():
-            reason = next(
-                (cause for cause in reversed([*_causes(error)]) if isinstance(cause, OSError)), error
-            )  # by the OS, or TLS
+            by_system = [cause for cause in _causes(error) if isinstance(cause, OSError)]  # or by TLS, whose errors are such too
+            reason = by_system[-1] if by_system else error
             message = f"Cannot connect to {host}: {reason}"
         case httpx2.NetworkError() | httpx2.RemoteProtocolError() | anyio.EndOfStream():
             message = f"{host} broke the connection off before the answer was complete"

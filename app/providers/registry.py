@@ -200,7 +200,7 @@ class Providers:
             await connection.close()
 
     def _adapter(self, model: Model) -> tuple[Provider, SendRequest]:
-        """With a function that sends requests, adapted to what the provider and the model accept. Raises NoAddress."""
+        """The provider, and a function that sends it requests, adapted to what it and the model accept. Raises NoAddress."""
         if adapter_of(model) == "scripted":
             scripted = self._scripted()
             return scripted, scripted.stream

@@ -21,8 +21,10 @@ MAX_TOKENS = 20_000
 _CHARACTERS_A_TOKEN = 4
 _TITLE_WORDS = 8
 
-_SAID_MEANWHILE = re.compile(r"<system-reminder>\n[^\n]+:\n(.*)\n\n[^\n]+\n</system-reminder>", re.DOTALL)
+_SENT_DURING_TURN = re.compile(r"<system-reminder>\n[^\n]+:\n(.*)\n\n[^\n]+\n</system-reminder>", re.DOTALL)
 """Messages that the user sends during a turn are wrapped in a reminder."""
+_MUST_BE_READ = "You must read"
+"""The beginning of the error with which `edit` and `write` reject a file that the session has not read."""
 
 HELP = """\
 I am the scripted provider: no language model, only a few rules. I am here because no API key is set, so that you can try the \
@@ -58,7 +60,7 @@ def answer(request: ModelRequest) -> ScriptedTurn:
     if isinstance(last, ToolTurn):
         steps = _second_step(request, last) or (_speak("\n".join(map(_report, last.content))),)
     else:
-        steps = _obey(request, last)
+        steps = _execute(request, last)
     return (*steps, _usage(request, steps))
 
 
@@ -69,14 +71,14 @@ def title(request: ModelRequest) -> ScriptedTurn:
 
 
 def _texts(message: ModelMessage | None) -> Iterator[str]:
-    """As the user typed them."""
+    """The texts of a user's message, as they were typed."""
     for block in message.content if isinstance(message, UserTurn) else ():
         if isinstance(block, TextBlock) and block.text.strip():
-            found = _SAID_MEANWHILE.fullmatch(block.text)
+            found = _SENT_DURING_TURN.fullmatch(block.text)
             yield found[1] if found else block.text
 
 
-def _obey(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
+def _execute(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
     """Executes the first text that is a command: a message may also contain reminders and files."""
     texts = list(_texts(message))
     for text, (pattern, rule) in product(texts, _RULES):
@@ -100,11 +102,11 @@ def _edit(request: ModelRequest, path: str, old: str, new: str) -> ScriptedTurn:
         return ()
     if "read" in done and "edit" in _offered(request):
         return (_speak("Now I will edit it."), edit)
-    first = "read" if "edit" in _offered(request) else "edit"
-    return _use(request, f"I will read {path}, then edit it.", {first: {"filePath": path}})
+    first_tool = "read" if "edit" in _offered(request) else "edit"
+    return _use(request, f"I will read {path}, then edit it.", {first_tool: {"filePath": path}})
 
 
-def _write_over(request: ModelRequest, results: ToolTurn, path: str, content: str) -> ScriptedTurn:
+def _overwrite(request: ModelRequest, results: ToolTurn, path: str, content: str) -> ScriptedTurn:
     """Reads an existing file first, because `write` rejects a file that the session has not read."""
     last = results.content[-1]
     if last.tool == "read":
@@ -155,7 +157,6 @@ def _fail(request: ModelRequest, status: str) -> ScriptedTurn:
 
 
 _WRITE = re.compile(r"write ([^\s:]+): ?(.*)", re.IGNORECASE | re.DOTALL)
-_MUST_BE_READ = "You must read"
 _EDIT = re.compile(r"edit ([^\s:]+): ?(.+?) ?-> ?(.*)", re.IGNORECASE | re.DOTALL)
 
 _LISTING: Mapping[str, Mapping[str, Any]] = {
@@ -208,7 +209,7 @@ def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
     user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)
     texts = [text.strip() for text in _texts(user)]
     edits = (_edit(request, *found.groups()) for text in texts if (found := _EDIT.fullmatch(text)))
-    writes = (_write_over(request, results, *found.groups()) for text in texts if (found := _WRITE.fullmatch(text)))
+    writes = (_overwrite(request, results, *found.groups()) for text in texts if (found := _WRITE.fullmatch(text)))
     return next(chain(edits, writes), ())
 
 

@@ -101,7 +101,7 @@ class WholeEvents(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
     def _event(self, text: bytes) -> bytes:
-        """Empty for an event without data, and behind the last one."""
+        """Empty for an event without data, and after the last one."""
         if self._is_done:
             return b""
         if (text.startswith(b"data:") or b"\ndata:" in text) and (data := text.partition(b"data:")[2].strip()):
@@ -298,7 +298,7 @@ class SdkAdapter(ABC, Generic[Client]):
 
     @abstractmethod
     async def _events(self, response: Any) -> AsyncIterator[object]:
-        """As the SDK's stream reads them."""
+        """The events of the answer, as the SDK's stream reads them."""
 
     def _configures(self, header: str) -> bool:
         return any(name.lower() == header for name in self._headers)

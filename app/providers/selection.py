@@ -15,7 +15,7 @@ Connected = Mapping[str, ProviderInfo]
 _PREFERRED = ("gpt-5", "claude-sonnet-4", "big-pickle", "gemini-3-pro")
 """Name parts of preferred default models, in ascending order."""
 
-_SMALL = (
+_SMALL_MODELS = (
     "claude-haiku-4-5",
     "claude-haiku-4.5",
     "3-5-haiku",
@@ -24,12 +24,13 @@ _SMALL = (
     "gemini-2.5-flash",
     "gpt-5-nano",
 )
-_SMALL_BY_PROVIDER = {
+_SMALL_MODELS_OF = {
     "opencode": ("gpt-5-nano",),
-    "github-copilot": ("gpt-5-mini", "claude-haiku-4.5", *_SMALL),
+    "github-copilot": ("gpt-5-mini", "claude-haiku-4.5", *_SMALL_MODELS),
     "scripted": ("title",),
 }
 _SIMILAR_ENOUGH = 55
+"""Of 100, as rapidfuzz measures."""
 
 
 class ProviderModelNotFoundError(ServiceError):
@@ -37,10 +38,11 @@ class ProviderModelNotFoundError(ServiceError):
     name = "ProviderModelNotFoundError"
 
     def __init__(self, provider_id: str, model_id: str, suggestions: list[str]) -> None:
-        form = "" if model_id else "A model is named with its provider, `provider/model`. "
-        hint = f"Did you mean {' or '.join(suggestions)}? " if suggestions else ""
+        format_hint = "" if model_id else "A model is named with its provider, `provider/model`. "
+        did_you_mean = f"Did you mean {' or '.join(suggestions)}? " if suggestions else ""
         super().__init__(
-            f"There is no model {provider_id}/{model_id}. {form}{hint}GET /config/providers lists the models that can be used.",
+            f"There is no model {provider_id}/{model_id}. {format_hint}{did_you_mean}"
+            "GET /config/providers lists the models that can be used.",
             providerID=provider_id,
             modelID=model_id,
             suggestions=suggestions,
@@ -65,12 +67,12 @@ def parse_model(name: str) -> ModelRef:
 
 def find(connected: Connected, provider_id: str, model_id: str) -> Model:
     """Raises ProviderModelNotFoundError, with at most three similar models of the provider, or similar providers."""
-    if provider_id not in connected or model_id not in connected[provider_id].models:
-        similar = (
-            _similar(model_id, connected[provider_id].models) if provider_id in connected else _similar(provider_id, connected)
-        )
-        raise ProviderModelNotFoundError(provider_id, model_id, similar)
-    return connected[provider_id].models[model_id]
+    provider = connected.get(provider_id)
+    if provider is None:
+        raise ProviderModelNotFoundError(provider_id, model_id, _similar(provider_id, connected))
+    if model_id not in provider.models:
+        raise ProviderModelNotFoundError(provider_id, model_id, _similar(model_id, provider.models))
+    return provider.models[model_id]
 
 
 def _similar(name: str, choices: Iterable[str]) -> list[str]:
@@ -106,12 +108,12 @@ def sort_models(models: Iterable[Model]) -> list[Model]:
 
 
 def small_model(connected: Connected, provider_id: str, configured: str | None = None) -> Model | None:
-    """The model for titles: the configured one, else a small one of the same provider."""
+    """The model for titles: the configured one, else a small one of the same provider or of OpenCode's; None if there is none."""
     if configured:
         ref = parse_model(configured)
         return find(connected, ref.provider_id, ref.model_id)
-    found = _small_of(connected.get(provider_id), _SMALL_BY_PROVIDER.get(provider_id, _SMALL))
-    return found or _small_of(connected.get("opencode"), _SMALL_BY_PROVIDER["opencode"])
+    found = _small_of(connected.get(provider_id), _SMALL_MODELS_OF.get(provider_id, _SMALL_MODELS))
+    return found or _small_of(connected.get("opencode"), _SMALL_MODELS_OF["opencode"])
 
 
 def _small_of(info: ProviderInfo | None, names: Iterable[str]) -> Model | None:
