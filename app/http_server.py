@@ -79,7 +79,7 @@ class DrainingServer(Server):
 
 
 def _end_by_force_after(seconds: float) -> None:
-    """Whatever hangs, even the loop itself: in a thread that waits for nothing else. The next start repairs what is left."""
+    """Ends the process even if the loop hangs: by a thread that waits for nothing else. The next start repairs what is left."""
 
     def end() -> None:
         log.critical("the server has not ended within %g s: something hangs, and it is ended by force", seconds)
@@ -157,7 +157,7 @@ class BoundedRequests(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def _has_sent_all(self) -> bool:
-        """Of an answer with a length: its client may send the next request, although the application has not ended it yet."""
+        """Whether all of an answer with a length is sent. Its client may send the next request before the application ends."""
         return self.cycle.response_started and not self.cycle.chunked_encoding and self.cycle.expected_content_length == 0
 
     def on_message_begin(self) -> None:

@@ -42,7 +42,7 @@ DirectoryQuery = Annotated[str | None, Query(alias="directory", description="Dir
 
 
 async def named_directory(request: Request, where: DirectoryQuery = None) -> str | None:
-    """By the query, else by the header that OpenCode's clients send."""
+    """The directory in the query, else in the header that OpenCode's clients send."""
     if where:
         return where
     header = request.headers.get("x-opencode-directory")
@@ -160,8 +160,12 @@ class PageCursors:
 
     def read(self, cursor: str) -> int:
         """Raises BadRequest."""
-        is_number = cursor.isascii() and cursor.isdigit() and len(cursor) < 19
-        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if is_number else -1
+        seq = self._sealed.open(cursor) if self._sealed else _read_number(cursor)
         if seq < 0:
             raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
         return seq
+
+
+def _read_number(text: str) -> int:
+    """Negative if the text is no number of 64 bits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

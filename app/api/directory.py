@@ -213,7 +213,7 @@ async def delete_key(app: AppServices, who: Who, provider_id: ProviderPath) -> b
 
 
 async def stored_keys(app: Server, who: Principal) -> Mapping[str, Auth]:
-    """By provider."""
+    """The keys that the principal may change, by provider: the server's, or a member's own."""
     if who.may_manage:
         return app.auth.all()
     return await app.user_keys.for_user(who.name)

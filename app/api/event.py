@@ -311,15 +311,15 @@ async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -
 
 
 async def _greeting(app: Server, listener: Listener) -> bytes:
-    """For a new client, with the cursor behind which the listener began. The client reads earlier changes next; it is sent what
+    """Greets a new client with the cursor after which the listener began. The client reads earlier changes next. It is sent what
     is announced during the greeting, for it may have prompted meanwhile and read nothing."""
     listener.resume(listener.began_behind, await app.replay.streaming(listener.directory))
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
 async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
-    """Page by page, as the client takes them. Only from the last page on does the listener keep what is published: it would
-    overflow while a slow client is sent a long replay."""
+    """What the client missed, page by page, as it takes them. Only from the last page on does the listener keep what is
+    published: it would overflow while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
     greeting = Event.of(EventServerConnected(), journaled=False)
     yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
@@ -334,7 +334,7 @@ async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator
 
 
 async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
-    """With the last page the listener resumes behind it."""
+    """The page after the cursor. If it is the last one, the listener resumes after it."""
     listener.unpause()
     page = await app.replay.page(cursor, listener.directory, listener.audience)
     if page.last:

@@ -1,5 +1,5 @@
-"""Looking into a project: text and files found, directories listed, files shown; changes since HEAD, patches, worktrees; and a
-search in the messages of all sessions."""
+"""A project's files: searches, listings and contents; changes since HEAD, patches, worktrees. And the search in the messages of
+all sessions."""
 
 import os
 from functools import partial
@@ -66,20 +66,20 @@ files = FileSearch()
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-def paths_in(app: Server, who: Principal, workspace: Workspace) -> AllowedPaths:
+def allowed_paths(app: Server, who: Principal, workspace: Workspace) -> AllowedPaths:
     return AllowedPaths(workspace.location, workspace.directories, lambda real: app.workspaces.admits(who, real))
 
 
 async def _reach(app: AppServices, who: Who, workspace: CurrentWorkspace) -> AllowedPaths:
-    return paths_in(app, who, workspace)
+    return allowed_paths(app, who, workspace)
 
 
 async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[str]:
     """The folders that lead from a directory down to the roots below it; none if the client may work in the directory itself."""
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
-    await app.users.all()  # whose roots these are
-    real = resolved(where)  # no slower than the look-ups that follow
+    await app.users.all()  # loads the users, whose roots `roots_below` looks at
+    real = resolved(where)  # not in a thread: it takes no longer than what follows
     return folders_towards(real, app.workspaces.roots_below(who, real)) if real else []
 
 
@@ -126,7 +126,7 @@ async def list_files(app: AppServices, who: Who, where: Directory, folders: Fold
     """Directories first. For a directory above those that you may work in: the folders that lead down to them."""
     if where and path.strip("/") in ("", ".") and folders:
         return folder_nodes(where, folders)
-    return await list_directory(paths_in(app, who, await workspace_of(app, who, where)), path)
+    return await list_directory(allowed_paths(app, who, await workspace_of(app, who, where)), path)
 
 
 @routes.get("/file/content", tags=["file"], operation_id="file.read", responses=documented(413), dependencies=READS)
@@ -205,7 +205,7 @@ async def vcs_status(here: Here) -> list[VcsFileStatus]:
 
 @vcs.get("/diff", dependencies=READS)
 async def diff(here: Here, mode: comparison.Mode, context: ContextLines = comparison.WHOLE_FILE) -> list[VcsFileDiff]:
-    """The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`)."""
+    """The changed files with patches: since HEAD (`git`), or since the branch left the default branch (`branch`)."""
     return await comparison.diffs(here, mode, context)
 
 
@@ -231,7 +231,8 @@ def _may_enter(app: Server, who: Principal, path: str) -> bool:
 
 
 async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
-    """The request's place. Raises DirectoryForbidden if the client may work in, and so copy, only a part of the checkout."""
+    """The request's location. Raises DirectoryForbidden for a client that may work only in a part of the checkout: a worktree
+    copies all of it."""
     if here.is_git and not who.may_see_all and not _may_enter(app, who, here.worktree):
         raise DirectoryForbidden(f"{here.worktree} is not a directory that you may work in.", directory=here.worktree)
     return here

@@ -109,7 +109,7 @@ def _leads_to_own(app: Server, principal: Principal, path: str) -> bool:
 
 
 class Gate:
-    """Also requires that the principal may see what the path names, and refuses a workspace in the query or in the header that
+    """Requires a role, and that the principal may see what the path names. Refuses a workspace in the query or in the header that
     OpenCode's clients send."""
 
     def __init__(self, permitted: Permitted) -> None:

@@ -84,7 +84,7 @@ async def log(body: LogEntry) -> bool:
 
 @routes.get("/doc", include_in_schema=False, dependencies=READS)
 async def doc(request: Request) -> Any:
-    """In a thread, because the first description takes more than a second to make: other requests are answered meanwhile."""
+    """Runs in a thread: the first description takes more than a second to make, and other requests are answered meanwhile."""
     return await asyncio.to_thread(request.app.openapi)
 
 

@@ -1,7 +1,7 @@
 """Terminals: made, listed, changed and removed; and clients at a terminal, over WebSockets.
 
 A client is sent the program's output as text, and cursors as binary, `\\0` and `{"cursor":N}`: N UTF-16 units were printed
-before what comes next. A cursor comes behind the output that the client missed, and where output was left out for a slow client.
+before what comes next. A cursor comes after the output that the client missed, and where output was left out for a slow client.
 Text and binary messages of the client are typed. With `cursor` it is sent the output from there on, with -1 only new output.
 """
 

@@ -57,7 +57,7 @@ class ControlRequest(Wire):
 
 @routes.post("/append-prompt", dependencies=WRITES)
 async def append_prompt(announce: Announce, body: PromptText) -> bool:
-    """Put text behind what stands in the prompt."""
+    """Append text to what stands in the prompt."""
     return await announce(PromptAppend(properties=body))
 
 

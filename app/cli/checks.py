@@ -95,7 +95,8 @@ def _sandbox(settings: Settings) -> Finding:
 
 
 def _permissions(data_dir: Path) -> Iterator[Finding]:
-    """A directory of another user, as a volume may be, cannot be closed: the files in it are."""
+    """Whether others may read the data. The directory of another user, such as a volume, cannot be closed to others, so only the
+    files in it are checked."""
     own = [data_dir] if data_dir.stat().st_uid == os.geteuid() else []
     open_to_others = [path for path in (*own, *(data_dir / name for name in _PRIVATE_FILES)) if _is_open(path)]
     for path in open_to_others:

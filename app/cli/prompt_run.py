@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -109,9 +109,15 @@ def answers_of(question: Json, line: str) -> list[str] | None:
     """The labels that a line chooses, or its own text; None if it is no answer."""
     labels = [option["label"] for option in question["options"]]
     given = [each.strip() for each in line.split(",")] if question.get("multiple") else [line.strip()]
-    chosen = [labels[int(each) - 1] if each.isdecimal() and 0 < int(each) <= len(labels) else each for each in given if each]
+    chosen = [_label_of(each, labels) for each in given if each]
     is_known = question.get("custom") is not False or set(chosen) <= set(labels)
     return chosen if chosen and is_known else None
+
+
+def _label_of(answer: str, labels: Sequence[str]) -> str:
+    """The label with that number; any other answer is the user's own text."""
+    number = int(answer) if answer.isdecimal() else 0
+    return labels[number - 1] if 0 < number <= len(labels) else answer
 
 
 async def read_line(descriptor: int = 0) -> str:
@@ -198,7 +204,7 @@ class PromptRun:
         self._abort = asyncio.create_task(self._stop())
 
     async def _stop(self) -> None:
-        """When the prompt is accepted: an abort before that would leave it to be answered."""
+        """Aborts when the prompt is accepted: an abort before that would leave it to be answered."""
         assert self._sending is not None
         await asyncio.wait([self._sending])
         if not self._sending.cancelled() and self._sending.exception() is None:

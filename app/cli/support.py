@@ -45,8 +45,8 @@ def failures_as_sentences() -> Iterator[None]:
 
 
 def settings(**options: Any) -> Settings:
-    """From the environment, and from a command's options that were given. Prints an invalid value as one sentence without a
-    traceback."""
+    """The settings, from the environment and from the command's options that were given. Prints one sentence for an invalid
+    value, without a traceback."""
     try:
         found = Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as invalid:

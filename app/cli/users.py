@@ -66,9 +66,15 @@ def change_user(
     if before is None:
         fail(f"There is no user {name}.")
     role = role or before.role
-    roots = _roots(root, role) if root else before.roots if role is Role.MEMBER else ()
-    cost, tokens = (before.max_cost if max_cost is None else max_cost), (before.max_tokens if max_tokens is None else max_tokens)
-    _run(lambda users: users.change(replace(before, role=role, roots=roots, max_cost=cost, max_tokens=tokens)))
+    kept_roots = before.roots if role is Role.MEMBER else ()
+    changed = replace(
+        before,
+        role=role,
+        roots=_roots(root, role) if root else kept_roots,
+        max_cost=before.max_cost if max_cost is None else max_cost,
+        max_tokens=before.max_tokens if max_tokens is None else max_tokens,
+    )
+    _run(lambda users: users.change(changed))
 
 
 def _roots(named: list[Path] | None, role: Role) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The SDK's server: what it lists, and how a call is judged, made and answered; over HTTP, and over standard input and output."""
+"""The MCP server: what it lists, and how it checks, makes and answers a call; over HTTP, and over standard input and output."""
 
 import asyncio
 import logging
@@ -61,11 +61,11 @@ class SessionsServer:
         return types.ListToolsResult(tools=[tool.described() for tool in TOOLS.values()])
 
     async def _call_tool(self, context: McpRequest, params: types.CallToolRequestParams) -> types.CallToolResult:
-        kind = TOOLS.get(params.name)
-        if kind is None:
+        tool_class = TOOLS.get(params.name)
+        if tool_class is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name}. There are: {', '.join(TOOLS)}.")
         try:
-            tool = kind.model_validate(params.arguments or {})
+            tool = tool_class.model_validate(params.arguments or {})
         except ValidationError as invalid:
             return _failed("; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in invalid.errors()))
         async with self._connect(context) as api:
@@ -99,9 +99,11 @@ class SessionsServer:
 
 def _answer(answer: dict[str, Any]) -> types.CallToolResult:
     """As structured content, and the same as text for clients that show only text: the answer's `text` is a block of its own."""
-    rest, text = {name: value for name, value in answer.items() if name != "text"}, answer.get("text")
-    texts = [*([orjson.dumps(rest).decode()] if rest else []), *([text] if text else [])]
-    return types.CallToolResult(content=[types.TextContent(text=each) for each in texts], structured_content=answer)
+    rest = {name: value for name, value in answer.items() if name != "text"}
+    blocks = [orjson.dumps(rest).decode()] if rest else []
+    if answer.get("text"):
+        blocks.append(answer["text"])
+    return types.CallToolResult(content=[types.TextContent(text=each) for each in blocks], structured_content=answer)
 
 
 def _failed(message: str) -> types.CallToolResult:
@@ -156,7 +158,7 @@ async def _api_client(context: McpRequest) -> AsyncIterator[ApiClient]:
         yield ApiClient(http, "The server", resumes=False)
 
 
-# For the program that started this one.
+# Standard input and output, for the program that started this one.
 
 MAX_LINE_CHARACTERS = 32 * 1024 * 1024
 
@@ -180,7 +182,7 @@ def _standard_input() -> asyncio.StreamReader:
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    """Without those that are too long. The SDK answers no request with half a character."""
+    """The lines that are not too long. Half of a surrogate pair is replaced: the SDK would not answer a request that has one."""
     while True:
         try:
             line = await reader.readline()
@@ -189,6 +191,7 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
             continue
         if not line:
             return
-        with suppress(ValueError):
-            line = orjson.dumps(parse_json(line)) if b"\\ud" in line.lower() else line
+        if b"\\ud" in line.lower():  # an escaped surrogate
+            with suppress(ValueError):
+                line = orjson.dumps(parse_json(line))
         yield line.decode(errors="replace")

@@ -21,7 +21,7 @@ class FollowedTurn:
         self._api = api
         self._id, self._directory = session["id"], session["directory"]
         self._report = report
-        self._told = ""
+        self._last_line = ""
         self._family = SessionFamily(api, session["id"])
 
     async def prompt(self, prompt: Json, seconds: float | None) -> Json:
@@ -71,11 +71,11 @@ class FollowedTurn:
         return {"sessionID": self._id, "state": "asking", **asked} if asked else await self._ended()
 
     async def _followed(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
-        """The requests to the user; empty when the turn is over."""
+        """Follows the turn until it asks the user something or is over. Returns what it asks; empty when it is over."""
         asked = await self._waiting_requests()
         while not asked:
             event = await anext(events)
-            await self._tell(event)
+            await self._report_on(event)
             if is_over(event) or (event["type"] == "server.resync" and not await self._is_busy()):
                 break
             if event["type"] in _ASKED:
@@ -83,7 +83,8 @@ class FollowedTurn:
         return asked
 
     async def _ended(self) -> Json:
-        """With the newest message, if it is the agent's. Raises ApiRefused with the error of a turn that failed."""
+        """The state after the turn, with the newest message if it is the agent's. Raises ApiRefused with the error of a turn that
+        failed."""
         state = {"sessionID": self._id, "state": "idle"}
         for message in await self._api.get(f"/session/{self._id}/message", limit=1):
             info, error = message["info"], message["info"].get("error")
@@ -101,10 +102,10 @@ class FollowedTurn:
         of_family = {kind: [each for each in all_ if await self._family.has(each["sessionID"])] for kind, all_ in found.items()}
         return {kind: requests for kind, requests in of_family.items() if requests}
 
-    async def _tell(self, event: Json) -> None:
+    async def _report_on(self, event: Json) -> None:
         line = self._line(event)
-        if line and (line != self._told or event["type"] == "server.heartbeat"):
-            self._told = line
+        if line and (line != self._last_line or event["type"] == "server.heartbeat"):
+            self._last_line = line
             await self._report(line)
 
     def _line(self, event: Json) -> str:

@@ -284,7 +284,7 @@ def _released(date: str) -> int:
 
 
 def _costs(model: Model) -> Iterator[ModelCost]:
-    """None for a model that costs nothing, or whose cost is unknown."""
+    """Yields nothing for a model that costs nothing, or whose cost is unknown."""
     if model.cost.input or model.cost.output:
         yield _cost(model.cost)
     yield from (_cost(each, each.tier) for each in model.cost.tiers or ())

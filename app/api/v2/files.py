@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from app.api.deps import AppServices, Who, search_place_of, workspace_of
 from app.api.errors import Responses, TaggedAnswer, described, described_answer
-from app.api.file import files, paths_in
+from app.api.file import allowed_paths, files
 from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
@@ -68,7 +68,7 @@ async def entries(
     workspace: PlaceWorkspace,
     path: Annotated[str, Query(description="From the directory on, or absolute; the directory itself if absent")] = "",
 ) -> Located[list[FileSystemEntry]]:
-    reach = paths_in(app, who, workspace)
+    reach = allowed_paths(app, who, workspace)
     if not await asyncio.to_thread(os.path.isdir, reach.real(path)):  # False for a name that is too long, too
         raise BadRequest(f"There is no directory {path}", ["path"], path)
     found = await list_directory(reach, path)
@@ -83,7 +83,7 @@ _READ = {**described("FileNotFoundError"), 200: _BYTES}
 @routes.get("/fs/read/{path:path}", operation_id="v2.fs.read", response_class=Response, responses=_READ, dependencies=READS)
 async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: Annotated[str, Path()]) -> Response:
     """The bytes of a file, with the type that its name implies."""
-    data = await asyncio.to_thread(read, paths_in(app, who, workspace), path)
+    data = await asyncio.to_thread(read, allowed_paths(app, who, workspace), path)
     if data is None:
         raise FileNotFound(f"There is no file {path}", path=path)
     mime = mimetypes.guess_type(PurePath(path).name)[0]  # a whole path may be an address that names any type: data:a/b,c

@@ -234,7 +234,7 @@ async def commit_revert(app: AppServices, instance: InstanceOfSession, session_i
 MAX_MESSAGES = 200
 MAX_EVENTS = 100
 
-After = Annotated[int, Query(ge=0, le=LARGEST, description="Events behind this `durable.seq`; all if absent")]
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Events after this `durable.seq`; all if absent")]
 
 
 class MessageCursor(PageCursor):
@@ -298,7 +298,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 
 @of_one.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
-    """The session's events behind a number, then new ones."""
+    """The session's events after a number, then new ones."""
     listener = listen(app, who, None, WantedEvents(deltas=True, second=True), session_id)
     return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 

@@ -115,14 +115,14 @@ Order = Literal["asc", "desc"]
 
 
 class PageEnds(Wire):
-    """`previous` and `next` are cursors of the pages before and behind this one; none if this page is empty."""
+    """`previous` and `next` are cursors of the pages before and after this one; none if this page is empty."""
 
     previous: str | None = None
     next: str | None = None
 
 
 class PageCursor(Wire):
-    """A page beside an `anchor`: before or behind it in time, in an order."""
+    """A page beside an `anchor`: before or after it in time, in an order."""
 
     newer: bool
     order: Order

@@ -283,7 +283,7 @@ class EditorAgent:
             self._roots[info["id"]] = root
 
     async def _find_root(self, session_id: str) -> None:
-        """For a subagent that worked before the editor came."""
+        """Notes the root session of a subagent that worked before the editor came."""
         if session_id in self._roots:
             return
         try:

@@ -49,7 +49,7 @@ def permission_options(request: Json) -> list[schema.PermissionOption]:
 
 
 def reply_of(answer: schema.RequestPermissionResponse) -> str:
-    """An option that was not offered refuses."""
+    """The reply to a permission request. An option that was not offered rejects it."""
     chosen = _option_of(answer)
     return chosen if chosen in ("once", "always") else REJECT
 
@@ -76,11 +76,11 @@ def _property(question: Json) -> schema.ElicitationStringPropertySchema | schema
     options = [
         schema.EnumOption(const=one["label"], title=one["label"], description=one["description"]) for one in question["options"]
     ]
-    named: Json = {"title": question["header"], "description": question["question"]}
+    texts: Json = {"title": question["header"], "description": question["question"]}
     if question.get("multiple"):
         items = schema.TitledMultiSelectItems(any_of=options)
-        return schema.ElicitationMultiSelectPropertySchema(type="array", items=items, **named)
-    return schema.ElicitationStringPropertySchema(type="string", one_of=options, **named)
+        return schema.ElicitationMultiSelectPropertySchema(type="array", items=items, **texts)
+    return schema.ElicitationStringPropertySchema(type="string", one_of=options, **texts)
 
 
 def form_answers(request: Json, answer: object) -> list[list[str]] | None:
@@ -88,25 +88,26 @@ def form_answers(request: Json, answer: object) -> list[list[str]] | None:
     if not isinstance(answer, schema.AcceptElicitationResponse):
         return None
     given = answer.content or {}
-    return [
-        _answers(given.get(f"{number}-{_OWN_ANSWER}") or given.get(str(number))) for number in range(len(request["questions"]))
-    ]
+    numbers = range(len(request["questions"]))
+    return [_answers(given.get(f"{number}-{_OWN_ANSWER}") or given.get(str(number))) for number in numbers]
 
 
 def _answers(value: Any) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else [str(value)] if value else []
+    if isinstance(value, list):
+        return [str(each) for each in value]
+    return [str(value)] if value else []
 
 
 # Questions, in an editor without forms: a choice of one answer, as for a permission.
 
 KINDS_ALONE = {"CodeCompanion.nvim"}
-"""Editors that show only the kinds of a choice's options, no names: several answers would look alike."""
+"""Editors that show the kinds of a choice's options and not their names: several answers would look alike."""
 
 Choice = tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]
 
 
 def choices_of(question: Json, tool_call_id: str, *, one_by_one: bool) -> list[Choice]:
-    """All answers at once; or one after the other, until one is chosen."""
+    """One choice of all answers. With `one_by_one` a choice for each answer, to be shown in turn until the user chooses one."""
     answers = [
         schema.PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
         for number, one in enumerate(question["options"])

@@ -70,7 +70,7 @@ class SessionChoices:
 
     @property
     def context_size(self) -> int:
-        """In tokens; 0 if unknown."""
+        """The model's window in tokens; 0 if unknown."""
         return int((self._catalogue.models.get(self.model) or {}).get("limit", {}).get("context", 0))
 
     def of_prompt(self) -> Json:
@@ -184,7 +184,7 @@ def mcp_config(server: EditorMcpServer) -> Json:
 
 
 def mcp_rules(session_id: str, agent: Json) -> list[Json]:
-    """Of the tools of editors' servers the session may use only its own, as far as the agent's rules for all tools allow."""
+    """The session may use only the tools of its own editor's servers, as far as the agent's rules for all tools allow."""
     for_all = [rule["action"] for rule in agent.get("permission") or [] if rule["permission"] == "*" and rule["pattern"] == "*"]
     own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": for_all[-1] if for_all else "ask"}
     return [OTHERS_TOOLS, own]

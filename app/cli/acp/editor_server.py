@@ -1,5 +1,5 @@
-"""The server of an editor's agent, started just after the first answer, whose errors become the protocol's. And the events of one
-directory, in their order, for all of its sessions that editors have open."""
+"""The server that an editor's agent works with: it starts just after the agent's first answer, and its errors become errors of
+the protocol. And the events of one directory, in their order, for all of its sessions that the editor has open."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -14,6 +14,7 @@ NOT_FOUND, LOGIN_NEEDED, INVALID, INTERNAL = -32002, -32000, -32602, -32603
 
 
 def refusal(text: str, status: int) -> RequestError:
+    """The protocol's error for a failed call of the API. `status`: its answer's; 0 without an answer."""
     known = {401: LOGIN_NEEDED, 404: NOT_FOUND}
     return RequestError(known.get(status) or (INVALID if 400 <= status < 500 else INTERNAL), text)
 
@@ -22,7 +23,7 @@ class EditorServer:
     def __init__(self, open_server: Callable[[], AbstractAsyncContextManager[ApiClient]]) -> None:
         self._open = open_server
         self._api: asyncio.Future[ApiClient] | None = None
-        self._over = asyncio.Event()
+        self._closing = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -32,7 +33,7 @@ class EditorServer:
             self._running = asyncio.create_task(self._run(self._api), name="server of the editor")
 
     async def close(self) -> None:
-        self._over.set()
+        self._closing.set()
         if self._running is not None:
             await self._running
 
@@ -41,7 +42,7 @@ class EditorServer:
             async with self._open() as api:
                 api.refusal = refusal
                 ready.set_result(api)
-                await self._over.wait()
+                await self._closing.wait()
         except Exception as error:
             if ready.done():
                 raise
@@ -50,14 +51,14 @@ class EditorServer:
             ready.exception()  # the editor may send no request
 
     async def api(self) -> ApiClient:
-        """Waits until the server has started. It, and each call of what it returns, raises RequestError."""
+        """Waits until the server has started. This method and each call of the client that it returns raise RequestError."""
         self.start()
         assert self._api is not None
         return await asyncio.shield(self._api)
 
 
 MAX_WAITING = 1000
-"""Events that may wait between the server and the editor: a listener that is not read is cut off, an editor's pipe just fills."""
+"""Events that may wait for a slow editor, whose pipe just fills. The server disconnects a client that does not read."""
 
 
 class DirectoryFeed:
@@ -95,7 +96,7 @@ class DirectoryFeed:
             await self._waiting.put(event)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """So nothing waits for ever for events that do not come any more."""
+        """Reports the failure, so that nothing waits for ever for events that do not come any more."""
         if task.cancelled():
             return
         for each in self._tasks:

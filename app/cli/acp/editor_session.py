@@ -51,7 +51,7 @@ class EditorSession:
         self._cost = info.get("cost") or 0.0
         self._turns: dict[str, EditorTurn] = {}
         self._cancelling = asyncio.Lock()
-        """Held by a cancel, so that it ends no prompt that comes behind it."""
+        """Held by a cancel, so that it ends no prompt that comes after it."""
         self._held: list[Json] | None = []
         """Events that came while the session was read; None from then on."""
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -91,7 +91,7 @@ class EditorSession:
         return self._commands
 
     async def _introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """Comes behind the answer that names the session: the editor knows it only then."""
+        """Comes after the answer that names the session: the editor knows it only then."""
         try:
             offered = offered_commands(await self._known_commands())
             await self._send(update_available_commands(offered))
@@ -176,7 +176,7 @@ class EditorSession:
             await self.server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
 
     async def _command_in(self, parts: list[Json]) -> tuple[str, str] | None:
-        """The command that a prompt's texts begin with, and its arguments. Another word behind a slash is text."""
+        """The command that a prompt's texts begin with, and its arguments. Another word after a slash is text."""
         text = "".join(part["text"] for part in parts if part["type"] == "text").strip()
         if not text.startswith("/"):
             return None
@@ -284,7 +284,7 @@ class EditorSession:
             await self._send(schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost))
 
     async def catch_up(self) -> None:
-        """After a gap in the events."""
+        """Shows what happened during a gap in the events."""
         try:
             messages = await self.server.get(f"/session/{self.id}/message", directory=self.directory)
         except RequestError as error:

@@ -13,7 +13,7 @@ from app.api.client import Json
 
 _DATA = re.compile(r"data:[^,]*;base64,(.*)", re.DOTALL)
 _LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
-"""How editors name lines behind the `#` of a link."""
+"""How editors name lines after the `#` of a link."""
 
 
 def parts_of(blocks: Iterable[ContentBlock]) -> list[Json]:

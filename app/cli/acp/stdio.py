@@ -30,7 +30,7 @@ MAX_LINE_CHARACTERS = 64 * 1024 * 1024
 _CANCEL, _CANCEL_REQUEST = "session/cancel", "$/cancel_request"
 """The notifications that are known. The SDK knows the first alone, and would print a traceback for others."""
 ANSWER_SECONDS = 10.0
-"""How long requests may take after the last line: an editor may close its end right behind its requests."""
+"""How long requests may take after the last line: an editor may close its end right after its requests."""
 
 
 async def serve(attach: str | None, where: Path | None) -> None:
@@ -81,7 +81,7 @@ class EditorLines:
         return None
 
     async def send(self, message: Json) -> None:
-        """Writes before it waits for anything, so that later messages come behind this one. An editor that does not read any more
+        """Writes before it waits for anything, so that later messages come after this one. An editor that does not read any more
         is sent nothing: the end of the input follows, or a signal."""
         self._writer.write(orjson.dumps(message, default=str) + b"\n")
         if "method" not in message:

@@ -129,7 +129,7 @@ def _patched(tool: str, metadata: Json) -> Iterator[tuple[str, Json]]:
 
 
 def fenced(text: str) -> str:
-    """As a block of Markdown that no text in it ends."""
+    """The text as a block of Markdown that nothing in the text ends."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}console\n{text.rstrip()}\n{fence}"

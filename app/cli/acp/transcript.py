@@ -231,8 +231,8 @@ class EditorTurn:
         return _STOP_REASONS.get(self.finish, "end_turn")
 
     def usage(self) -> schema.Usage | None:
-        """Of all steps. The total is the sum of the kinds, as the protocol has it: so output is without reasoning, which a step's
-        output includes."""
+        """The usage of all steps. The total is the sum of the kinds, as the protocol has it, so output is without reasoning. A
+        step's output includes it."""
         if not self.step_tokens:
             return None
         tokens = [
