@@ -12,12 +12,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.util import environment
 
 PREFIX = "OPENSESSION_"
-_OF_OTHERS = re.compile(rf"{PREFIX}(TOKEN|URL|RUN|INSIDE_.*|PORT|PORT_.*|SERVICE_.*)")
-"""Variables of clients, of the programs that servers start, and those by which Kubernetes tells of a service of this name."""
+_NO_SETTINGS = re.compile(rf"{PREFIX}(TOKEN|URL|RUN|INSIDE_.*|PORT|PORT_.*|SERVICE_.*)")
+"""Variables that begin alike: those of clients and of programs that servers start, and what Kubernetes sets for a service of this
+name."""
 LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 _MAX_SECONDS = 1e9
-"""A timer takes no more."""
+"""The longest time that a timer takes."""
 
 
 class Settings(BaseSettings):
@@ -134,10 +135,10 @@ class Settings(BaseSettings):
     """Whether users' sessions may call models with the server's keys where they have none (default: those of admins)."""
 
     user_max_cost: float | None = Field(default=None, ge=0)
-    """Dollars that the model calls of a user may cost a day, unless `opensession user` says otherwise for them (default: any)."""
+    """Dollars that the model calls of a user may cost a day, unless `opensession user` sets another limit (default: no limit)."""
 
     user_max_tokens: int | None = Field(default=None, ge=0)
-    """The same in tokens."""
+    """Tokens that the model calls of a user may take a day, unless `opensession user` sets another limit (default: no limit)."""
 
     metrics: bool = False
     """Count what the server does, and answer `GET /metrics` for Prometheus (default no)."""
@@ -149,7 +150,7 @@ class Settings(BaseSettings):
     """The least that is logged: `debug`, `info`, `warning` or `error` (default info; `opensession serve --log-level` too)."""
 
     prompt_rate: str | None = None
-    """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
+    """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: no limit); more get a 429."""
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -168,7 +169,6 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _require_redis(cls, url: str | None) -> str | None:
-        """An empty value, as Compose passes on, is none."""
         if not url:
             return None
         parts = urlsplit(url)
@@ -195,7 +195,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _require_audience(self) -> "Settings":
-        """Without it a token that was issued for any other program would be a login. Without an issuer nothing is."""
+        """Without an audience a token that was issued for any other program would be a login."""
         if self.oidc_issuer and not self.oidc_audience:
             raise ValueError("OPENSESSION_OIDC_ISSUER needs OPENSESSION_OIDC_AUDIENCE too")
         if (self.oidc_audience or self.oidc_role_claim) and not self.oidc_issuer:
@@ -220,11 +220,11 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """A line for each variable that looks like a setting and is none, as a misspelt one."""
+    """Yields a line for each variable that looks like a setting and is none, such as a misspelt one."""
     from difflib import get_close_matches
 
     known = {PREFIX + field.upper() for field in Settings.model_fields}
     for name in sorted(name for name, value in environ.items() if value and name.upper().startswith(PREFIX)):
-        if name.upper() not in known and not _OF_OTHERS.fullmatch(name.upper()):
-            near = get_close_matches(name.upper(), known, 1, 0.8)
-            yield f"{name} is no setting, and changes nothing." + (f" Is {near[0]} meant?" if near else "")
+        if name.upper() not in known and not _NO_SETTINGS.fullmatch(name.upper()):
+            similar = get_close_matches(name.upper(), known, 1, 0.8)
+            yield f"{name} is no setting, and changes nothing." + (f" Is {similar[0]} meant?" if similar else "")

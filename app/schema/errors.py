@@ -157,7 +157,7 @@ def bad_request_body(received: Any, issues: list[dict[str, Any]], kind: RequestP
 
 
 def issue_text(message: str, path: Sequence[str | int]) -> str:
-    """In OpenCode 1.18's form: the place, such as `["parts"][0]["text"]`, in a line of its own."""
+    """The issue in OpenCode 1.18's form: the place, such as `["parts"][0]["text"]`, has a line of its own."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
     return f"{message}\n  at {place}" if place else message
 

@@ -552,7 +552,7 @@ class EventWebhookDisabled(AnnouncedEvent):
 
 
 class EventTuiPromptAppend(PromptAppend, AnnouncedEvent):
-    """Terminal clients put the text behind what stands in their prompt."""
+    """Terminal clients append the text to what stands in their prompt."""
 
 
 class EventTuiCommandExecute(CommandExecute, AnnouncedEvent):

@@ -209,7 +209,7 @@ class UpdateTime(Wire):
 
 
 class UpdateInput(Wire):
-    """`permission` is added behind the present rules; `metadata` replaces the present one."""
+    """`permission` is added after the present rules; `metadata` replaces the present one."""
 
     title: Title | None = None
     metadata: SessionMetadata | None = None

@@ -96,7 +96,7 @@ def _file(part: FilePart) -> str:
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """In a fence that is longer than any fence in the text."""
+    """The text in a fence that is longer than any fence in it."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -30,7 +30,7 @@ class UserKeys:
         self._secret = secret
 
     async def for_user(self, name: str) -> dict[str, Auth]:
-        """By provider, without keys of another secret, which their users have to store again."""
+        """The user's keys, by provider; without those of another secret, which have to be stored again."""
         rows = await self._database.read(lambda connection: account_rows.user_keys(connection, name))
         if not rows:
             return {}

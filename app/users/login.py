@@ -55,7 +55,7 @@ class RateLimits:
         return max(here, await self._in_redis(limit, key, hits=True))
 
     async def wait(self, limit: str, *key: str) -> int:
-        """As `hit`, without counting. This server's count is read last, so that it is current when the method returns."""
+        """Like `hit`, without counting. This server's count is read last, so that it is current when the method returns."""
         together = await self._in_redis(limit, key, hits=False)
         return max(together, await _seconds_to_wait(self._memory, limit, key, hits=False))
 
@@ -179,7 +179,7 @@ class Login:
         return self._required
 
     async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
-        """As `check`, but a request without a login may have a token for one event stream. Raises StorageError."""
+        """Like `check`, but a request without a login may have a token for one event stream. Raises StorageError."""
         checked = await self.check(scope, authorization)
         if isinstance(checked, LoginDenied) and not _split(authorization)[0] and (principal := await self._redeemed(scope)):
             return AcceptedLogin("event token", principal)

@@ -44,7 +44,7 @@ class ServerSecret:
         return not self._setting
 
     def all_keys(self) -> Sequence[bytes]:
-        """Of 32 bytes each; the first one encrypts."""
+        """The keys, of 32 bytes each; the first one encrypts."""
         if not self.is_in_file:
             return self._keys
         stamp = self._file.stamp()
@@ -164,7 +164,7 @@ class TokenStore:
         return self._entries
 
     def require_login(self) -> None:
-        """As if a token had been created: from now on every request needs a login."""
+        """From now on every request needs a login, as if a token had been created."""
         with self._file.updating() as content:
             content.setdefault("", {})
 

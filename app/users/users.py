@@ -54,7 +54,7 @@ class Users:
         """Called with the users before it when another reading differs."""
 
     async def all(self) -> Mapping[str, User]:
-        """By name, at most a second old."""
+        """All users by name, as of at most a second ago."""
         return await self._read(FRESH_SECONDS)
 
     async def _read(self, max_age_seconds: float) -> Mapping[str, User]:
@@ -99,7 +99,7 @@ class Users:
         self._read_at = float("-inf")
 
     async def remove(self, name: str) -> bool:
-        """Also removes the user's keys and webhooks. Their sessions stay, and are seen by admins. False for an unknown user."""
+        """Removes the user with their keys and webhooks. Their sessions stay, for admins to see. False for an unknown user."""
 
         def remove(connection: Any) -> bool:
             connection.execute(self._sql.delete_user_keys, [{"gone": name}])

@@ -37,7 +37,7 @@ def finish_restore(data_dir: Path) -> None:
             shutil.rmtree(data_dir / STAGING, ignore_errors=True)
 
 
-def decide(data_dir: Path, aside: str) -> None:
+def commit_restore(data_dir: Path, aside: str) -> None:
     """From here on the restore will be finished, whatever happens. `aside`: where the present content goes."""
     outgoing = [path.name for path in (*database_files(data_dir), *belongings(data_dir))]
     (data_dir / STAGING / _PLAN).write_bytes(orjson.dumps({"aside": aside, "outgoing": outgoing}))

@@ -26,7 +26,7 @@ from app.transfer.backup.manifest import (
     database_files,
     read_manifest,
 )
-from app.transfer.backup.placing import INCOMING, STAGING, decide, exchange, finish_restore
+from app.transfer.backup.placing import INCOMING, STAGING, commit_restore, exchange, finish_restore
 from app.util.data_files import lock_directory
 
 # Reads a backup into a directory, and checks each file against the manifest while it is written.
@@ -120,7 +120,7 @@ def restore(
         try:
             manifest = _stage(source, staging / INCOMING, dialect, progress)
             require_no_server()
-            decide(data_dir, aside.name)
+            commit_restore(data_dir, aside.name)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise

@@ -16,14 +16,14 @@ from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, So
 from app.turn.context.history import INTERRUPTED
 
 _PROJECT_ID = re.compile("[0-9A-Za-z_-]{1,100}")
-"""Folders have these names."""
+"""A project's id is the name of a folder."""
 _NO_MODEL = {"providerID": "unknown", "modelID": "unknown"}
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 _UNFINISHED = UNFINISHED.wire()
 
 
 def complete(session: SourceSession) -> None:
-    """In place. Messages of an unknown role are left as they are."""
+    """Changes the session. Messages of an unknown role stay as they are."""
     _complete_session(session)
     prompt: JsonObject | None = None
     for message in session.messages:
@@ -84,33 +84,33 @@ def _complete_prompts(messages: list[SourceMessage]) -> None:
             _set_missing(info, agent=agent, model=model)
 
 
-def _complete_part(part: JsonObject, now: int) -> None:
-    """`now`: the end of an open part."""
+def _complete_part(part: JsonObject, end: int) -> None:
+    """`end`: when the message ended, and so a part without an end of its own."""
     match part.get("type"):
         case "text" | "reasoning":
-            _close_text(part, now)
+            _close_text(part, end)
         case "tool" if isinstance(part.get("state"), dict):
-            part["state"] = _closed_call(part["state"], now)
+            part["state"] = _closed_call(part["state"], end)
         case "compaction":
             part.setdefault("auto", False)
         case "step-finish":
             _set_missing(part, cost=0, tokens=_NO_TOKENS, reason="unknown")
 
 
-def _close_text(part: JsonObject, now: int) -> None:
+def _close_text(part: JsonObject, end: int) -> None:
     if part["type"] == "reasoning":
-        part.setdefault("time", {"start": now})
+        part.setdefault("time", {"start": end})
     time = part.get("time")
     if isinstance(time, dict) and time.get("end") is None:
-        time["end"] = max(now, number(time, "start"))
+        time["end"] = max(end, number(time, "start"))
 
 
-def _closed_call(state: JsonObject, now: int) -> JsonObject:
+def _closed_call(state: JsonObject, end: int) -> JsonObject:
     if state.get("status") in ("pending", "running"):
-        start = number(state.get("time"), "start") or now
+        start = number(state.get("time"), "start") or end
         kept = {"metadata": state["metadata"]} if state.get("metadata") else {}
         failed = {"status": "error", "input": state.get("input") or {}, "error": INTERRUPTED}
-        return {**failed, **kept, "time": {"start": start, "end": max(start, now)}}
+        return {**failed, **kept, "time": {"start": start, "end": max(start, end)}}
     state.setdefault("input", {})
     if state.get("status") == "completed":
         _set_missing(state, title="", metadata={})
@@ -135,7 +135,7 @@ _DIFF: TypeAdapter[FileDiff] = TypeAdapter(FileDiff)
 def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Problem]]:
     """None if the session itself cannot be read. Changes `source`."""
     problems: list[Problem] = []
-    _drop_unusable(source, problems)
+    _drop_messages_without_time(source, problems)
     complete(source)
     listed = [{"info": message.info, "parts": [part for _, part in message.parts]} for message in source.messages]
     as_stored({"info": source.info, "messages": listed, "todo": source.todos, "diff": source.diffs})
@@ -157,8 +157,8 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
     return SessionHistory.model_construct(info=session, messages=messages, todo=todos, diff=diffs), problems
 
 
-def _drop_unusable(source: SourceSession, problems: list[Problem]) -> None:
-    """Drops messages whose time is no object: they cannot be completed."""
+def _drop_messages_without_time(source: SourceSession, problems: list[Problem]) -> None:
+    """Drops messages whose time is no object: they cannot be completed. One without the field can be."""
     usable = []
     for message in source.messages:
         if isinstance(message.info.get("time", {}), dict):
@@ -185,7 +185,7 @@ def _valid_items(adapter: TypeAdapter[T], values: Sequence[Any], where: str, pro
 
 
 def _valid(adapter: TypeAdapter[T], value: Any, where: str, problems: list[Problem]) -> T | None:
-    """Without invalid fields, if the value is valid without them."""
+    """The value, without its invalid fields if it is valid without them; else None. Reports what is invalid."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:

@@ -58,7 +58,7 @@ class SourceReader(Protocol):
 
 
 def ordered(messages: list[SourceMessage]) -> list[SourceMessage]:
-    """In the order of OpenCode 1.2 and later; before, the id alone was the order."""
+    """The messages in the order of OpenCode 1.2 and later; before, the id alone was the order."""
     return sorted(messages, key=lambda message: (created(message.info), str(message.info.get("id"))))
 
 

@@ -36,8 +36,8 @@ _PLACED_HERE = {"project_id", "owner", "share", "path", "cost", "tokens"}
 """Fields that differ between the source and here even if nobody changed the session."""
 
 
-def decide(source: str, imported: str | None, stored: str | None) -> ImportOutcome:
-    """By a session's fingerprints: in the source, as it was imported last, and as it is stored here."""
+def decide_import(source: str, imported: str | None, stored: str | None) -> ImportOutcome:
+    """Decides by a session's fingerprints: in the source, as it was imported last, and as it is stored here."""
     if imported is None:
         if stored is None:
             return ImportOutcome.IMPORTED
@@ -97,9 +97,7 @@ class SnapshotImport:
             project = self._source / project_id
             for repository in [head.parent for head in sorted([*project.glob("HEAD"), *project.glob("*/HEAD")])]:
                 try:
-                    found = await complete_trees(repository, missing)
-                    if found and not self._dry_run:
-                        await self._snapshots(here, own).adopt(repository, found)
+                    found = await self._adopt(repository, missing, here, own)
                 except SnapshotFailed as error:
                     report.problems.append(Problem(str(repository), str(error)))
                     continue
@@ -107,9 +105,14 @@ class SnapshotImport:
                 missing -= found
             report.missing_snapshots += len(missing)
 
-    def _snapshots(self, here: ProjectInfo, own: Path) -> Snapshots:
-        assert here.git is not None  # nothing else is wanted
-        return Snapshots(own, here.git, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)
+    async def _adopt(self, repository: Path, trees: set[str], here: ProjectInfo, own: Path) -> set[str]:
+        """Copies to `own` those of the snapshots that the repository has; a dry run only returns them. Raises SnapshotFailed."""
+        found = await complete_trees(repository, trees)
+        if found and not self._dry_run:
+            assert here.git is not None  # nothing else is wanted
+            snapshots = Snapshots(own, here.git, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)
+            await snapshots.adopt(repository, found)
+        return found
 
 
 _DIFFS = TypeAdapter(list[FileDiff])
@@ -143,16 +146,15 @@ class OpenCodeImport:
         """`directory`: only the sessions in it."""
         self._imported = await self._store.query(session_rows.imported_sessions)
         for reader in readers:
-            self._projects = {
-                str(project.get("id")): project for project in await asyncio.to_thread(lambda r: list(r.projects()), reader)
-            }
+            projects = await asyncio.to_thread(lambda r: list(r.projects()), reader)
+            self._projects = {str(project.get("id")): project for project in projects}
             await self._take_all(reader, directory, progress)
             self._report.problems += [*reader.problems, *await asyncio.to_thread(reader.orphans)]
         await self._snapshots.run(self._report)
         return self._report
 
     async def _take_all(self, reader: SourceReader, directory: Path | None, progress: ImportProgress) -> None:
-        # The oldest first, because lists show first what was stored last.
+        # The oldest first, because lists show what was stored last at the top.
         sessions = sorted(await asyncio.to_thread(reader.sessions), key=lambda session: created(session.info))
         wanted = [session for session in sessions if directory is None or is_in(directory, session)]
         for done, session in enumerate(wanted):
@@ -178,8 +180,7 @@ class OpenCodeImport:
         if imported == source and session_id in await self._store.query(session_rows.owners, [session_id]):
             return ImportOutcome.UNCHANGED
         stored = await self._stored(session_id)
-        here = await asyncio.to_thread(fingerprint, stored) if stored else None
-        outcome = decide(source, imported, here)
+        outcome = decide_import(source, imported, await asyncio.to_thread(fingerprint, stored) if stored else None)
         if self._dry_run or outcome not in (ImportOutcome.IMPORTED, ImportOutcome.UPDATED):
             return outcome
         is_here = await self._find(history.info.directory) is not None
@@ -214,7 +215,7 @@ class OpenCodeImport:
         return self._locations[directory]
 
     async def _location(self, history: SessionHistory) -> Location:
-        """With the project that the server finds for the directory; with the source's if there is no such directory here."""
+        """The session's location, with the project that is found for its directory; with the source's if that is not here."""
         directory, found = history.info.directory, await self._find(history.info.directory)
         if found is None:
             return Location(directory, history.info.project_id, "/", is_git=history.info.project_id != NO_PROJECT)
