@@ -77,19 +77,18 @@ def _quote_colon(line: str) -> str:
 
 def layers(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> Iterator[dict[str, Any]]:
     """The layers of a directory's documents, lowest first: `{command,commands}/**/*.md`, whose body is the template;
-    `{agent,agents}/**/*.md`; `{mode,modes}/*.md`, the older form of a primary agent. A `name` in the frontmatter is the agent's
-    name, else its path."""
+    `{agent,agents}/**/*.md`; `{mode,modes}/*.md`, the older form of a primary agent."""
 
     def documents(*names: str, deep: bool = True) -> Iterator[tuple[str, Document]]:
-        """Each document with its name: the path below the folder, without `.md`."""
+        """Each document with its name: its `name` in the frontmatter, or the path below the folder, without `.md`."""
         for folder in (directory / name for name in names if name in folders):
             for path in watch.files(folder, deep=deep):
                 document = _document(watch, path, warnings) if path.suffix == ".md" else None
                 if document:
-                    yield path.relative_to(folder).with_suffix("").as_posix(), document
+                    yield str(document.data.get("name") or path.relative_to(folder).with_suffix("").as_posix()), document
 
     def agents(found: Iterator[tuple[str, Document]], **fields: str) -> dict[str, Any]:
-        return {str(document.data.get("name") or name): {**_agent(document), **fields} for name, document in found}
+        return {name: {**_agent(document), **fields} for name, document in found}
 
     commands = documents("command", "commands")
     yield {"command": {name: _checked(CommandConfig, each, {**each.data, "template": each.body}) for name, each in commands}}

@@ -45,7 +45,9 @@ def test_commands_are_named_by_their_path(world: Any) -> None:
     text = "---\ndescription: push it\nagent: build\nmodel: p/m\nsubtask: true\n---\nPush $1\n"
     world.write(world.directory / ".opencode/command/git/push.md", text)
     world.write(world.directory / ".opencode/commands/plain.md", "Just this")
+    world.write(world.directory / ".opencode/command/c.md", "---\nname: renamed\n---\nc")
     found = world.load().config.command
+    assert sorted(found) == ["git/push", "plain", "renamed"]
     fields = {"description": "push it", "agent": "build", "model": "p/m", "subtask": True}
     assert found["git/push"].layer() == {"template": "Push $1", **fields}
     assert found["plain"].template == "Just this"
