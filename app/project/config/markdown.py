@@ -69,7 +69,7 @@ def _require_shallow(head: str) -> None:
 
 def _quote_colon(line: str) -> str:
     """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes."""
-    match = _TOP_LEVEL.match(line.rstrip(" \t"))
+    match = _TOP_LEVEL.match(line.rstrip())
     if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
         return line
     return f"{match[1]}: {json.dumps(match[2], ensure_ascii=False)}"

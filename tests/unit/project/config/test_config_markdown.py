@@ -69,10 +69,13 @@ def test_commands_are_named_by_their_path(world: Any) -> None:
         ("description: >-\n  folded: text\n  on", "folded: text on"),
         ("description: plain # a comment: here", "plain"),
         ("description:\n  nested: 1", {"nested": 1}),
+        ("description: {a: 1} # and", {"a": 1}),
     ],
 )
-def test_values_with_a_colon_need_no_quotes(line: str, value: Any) -> None:
-    assert data_of(f"---\n{line}\nmode: all\n---\nbody") == {"description": value, "mode": "all"}
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_values_with_a_colon_need_no_quotes(line: str, value: Any, end: str) -> None:
+    text = f"---\n{line}\nmode: all\n---\nbody".replace("\n", end)
+    assert data_of(text) == {"description": value, "mode": "all"}
 
 
 def test_text_without_frontmatter_is_all_body_and_lines_may_end_as_on_windows() -> None:
