@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from app.util.bounds import DEEPEST
 MAX_FRONTMATTER = 64 * 1024
 _TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^-{3,}\s*$")
-_NOT_PLAIN = ("'", '"', "|", ">", "{", "[", "&", "*", "!", "#")
+_NOT_TEXT = ("'", '"', "|", ">", "#")
+_NOT_PLAIN = (*_NOT_TEXT, "{", "[", "&", "*", "!")
 
 
 class Document(NamedTuple):
@@ -33,7 +35,6 @@ def parse(text: str, path: Path) -> Document:
         return Document(path, text, {}, text.strip())
     # Imported here: few projects have markdown agents, and the two cost 40 ms.
     import yaml
-    from frontmatter.default_handlers import YAMLHandler
 
     lines = text.split("\n")
     end = next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
@@ -41,18 +42,35 @@ def parse(text: str, path: Path) -> Document:
         raise ConfigFrontmatterError(str(path), f"the frontmatter is longer than {MAX_FRONTMATTER // 1024} KiB", 1)
     if not end:
         return Document(path, text, {}, text.strip())
-    handler = YAMLHandler()
-    head, body = handler.split("\n".join([lines[0], *map(_quote_colon, lines[1:end]), *lines[end:]]))
     try:
-        _require_shallow(head)
-        data = handler.load(head) or {}
+        data = _values(lines[1:end]) or {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
         raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
     if has_too_many_values(data):
         raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
-    return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
+    return Document(path, text, data if isinstance(data, dict) else {}, "\n".join(lines[end + 1 :]).strip())
+
+
+def _values(lines: Sequence[str]) -> Any:
+    """What is no YAML is read again with more values as text, as OpenCode reads them: `description: [WIP] do: this`."""
+    import yaml
+
+    try:
+        return _load(lines, _NOT_PLAIN)
+    except yaml.YAMLError:
+        with suppress(yaml.YAMLError):
+            return _load(lines, _NOT_TEXT)
+        raise
+
+
+def _load(lines: Sequence[str], kept: tuple[str, ...]) -> Any:
+    from frontmatter.default_handlers import YAMLHandler
+
+    head = "\n".join(["", *(_quote_colon(line, kept) for line in lines)])  # an error's line counts the opening fence
+    _require_shallow(head)
+    return YAMLHandler().load(head)
 
 
 def _require_shallow(head: str) -> None:
@@ -67,10 +85,11 @@ def _require_shallow(head: str) -> None:
             raise ValueError(f"values are nested more than {DEEPEST} deep")
 
 
-def _quote_colon(line: str) -> str:
-    """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes."""
+def _quote_colon(line: str, kept: tuple[str, ...]) -> str:
+    """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes. `kept`: how those
+    begin that are not."""
     match = _TOP_LEVEL.match(line.rstrip())
-    if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
+    if match is None or match[2].startswith(kept) or ":" not in match[2].split(" #")[0]:
         return line
     return f"{match[1]}: {json.dumps(match[2], ensure_ascii=False)}"
 
