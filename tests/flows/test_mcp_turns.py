@@ -145,6 +145,14 @@ async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(tmp_pat
     assert parts(messages[0], "file") == []
 
 
+async def test_what_a_prompt_without_arguments_is_given_stands_behind_its_text(tmp_path: Path) -> None:
+    async with with_server(tmp_path, [say()], [say()], server=plain("bare-prompt")) as (app, session):
+        for arguments in ("in $1 words", " "):
+            await app.post(f"/session/{session}/command", {"command": "plain:greet", "arguments": arguments})
+        asked = [texts(message)[0] for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert asked == ["Greet with {}, !`id` @a.txt\n\nin $1 words", "Greet with {}, !`id` @a.txt"]
+
+
 def resource(uri: str, mime: str = "text/plain") -> dict[str, Any]:
     text = {"value": "@it", "start": 0, "end": 3}
     source = {"type": "resource", "clientName": "plain", "uri": uri, "text": text}

@@ -1,6 +1,6 @@
 """A small MCP server over stdio without any library, so that it starts in no time and can misbehave. Run as a program; its
 arguments are how: `no-tools`, `greeting` (prints what is no message first), `deaf` (never answers anything),
-`odd-lists` (its prompts and resources are none)."""
+`odd-lists` (its prompts and resources are none), `bare-prompt` (its prompt takes no arguments)."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "prompts/list" | "resources/list" if "odd-lists" in MODES:
             return {method.partition("/")[0]: [{"name": 5}]}
         case "prompts/list":
-            arguments = [{"name": "name", "required": True}, {"name": "how"}]
+            arguments = [] if "bare-prompt" in MODES else [{"name": "name", "required": True}, {"name": "how"}]
             return {"prompts": [{"name": "greet", "description": "Greets someone", "arguments": arguments}]}
         case "prompts/get":
             return {

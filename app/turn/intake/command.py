@@ -43,7 +43,11 @@ def fill(template: str, arguments: str) -> str:
 
     filled = _PLACEHOLDER.sub(word, template).replace("$ARGUMENTS", arguments)
     takes_arguments = bool(numbers) or "$ARGUMENTS" in template
-    return filled if takes_arguments or not arguments.strip() else f"{filled}\n\n{arguments}"
+    return filled if takes_arguments else _followed_by(filled, arguments)
+
+
+def _followed_by(text: str, arguments: str) -> str:
+    return f"{text}\n\n{arguments}" if arguments.strip() else text
 
 
 def split_arguments(arguments: str) -> list[str]:
@@ -116,7 +120,8 @@ class Commands:
         """The text and the parts of a command. An MCP server's text is taken as it is: it runs nothing and names no files."""
         if command.mcp:
             given = await _ask_server(instance, command.name, split_arguments(arguments))
-            return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
+            text = given.text if command.hints else _followed_by(given.text, arguments)
+            return text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
         text = (await self._with_shell(fill(command.template, arguments), instance.sandbox_workspace)).strip()
         worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
