@@ -82,6 +82,7 @@ def log_end(session_id: str, error: MessageError) -> None:
 async def answer_with(store: Store, session_id: str, directory: str, error: MessageError, root: str | None = None) -> None:
     """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error. `root`:
     the checkout's, by default the directory."""
+    await store.barrier()  # an answer may be on its way
     session, history, _ = await store.conversation(session_id)
     if session.time.compacting is not None:  # a summary whose end could not be stored
         await store.write(session_id, directory, lambda tx: tx.edit(partial(compacting, since=None), touch=False))

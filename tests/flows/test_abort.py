@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import turns
 from processes import running_in
+from refused_commits import refused_commits
 from running_app import RunningApp, running_app
 from turns import assert_finished, bash, requests, say, statuses, talking, task, texts, until, until_stored
 
 from app.providers.scripted import ScriptedProvider, Wait
 from app.turn import step
+from app.turn.turn import Turn
 
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 
@@ -126,6 +128,26 @@ async def test_before_the_model_says_anything_prompts_that_wait_for_the_turn_are
         await first
         assert answer["info"]["parentID"] == turns.infos(await app.messages(session))[1]["id"]
         assert texts(await app.prompt(session, "three")) == ["Next."]
+
+
+async def test_an_abort_finishes_an_answer_that_is_still_being_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its step has begun."""
+    async with talking(tmp_path, turns=[[say("Next.")]]) as (app, session):
+        begun = asyncio.Event()
+
+        async def wait(*_: object) -> dict[str, Any]:
+            commits.when = lambda: time.sleep(0.5)
+            begun.set()
+            await asyncio.Event().wait()
+            return {}
+
+        with refused_commits() as commits, monkeypatch.context() as patched:
+            patched.setattr(Turn, "_tools", wait)
+            prompt = asyncio.create_task(app.prompt(session, "Hi"))
+            await begun.wait()
+            await aborted(app, session, prompt)
+        assert len(await app.messages(session)) == 2
+        assert texts(await app.prompt(session, "Go on")) == ["Next."]
 
 
 async def test_an_abort_does_not_wait_for_the_title(tmp_path: Path) -> None:
