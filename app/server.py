@@ -375,7 +375,7 @@ class Server:
             replicas=self.replicas,
             instances=self.instances,
             branches=self.branches,
-            user_changes=UserChanges(self.users, self.workspaces, self.live, self.terminals),
+            user_changes=UserChanges(self.users, self.login, self.workspaces, self.live, self.terminals),
             live=self.live,
             bus=self.bus,
             outputs=self.outputs,

@@ -199,9 +199,12 @@ class Guard:
             await (answer_head(self._app, scope, receive, send) if scope["method"] == "HEAD" else self._app(scope, receive, send))
             return
         body = scope[BODY] = IncomingBody(scope, receive, limit, self._large_bodies)
+        name = principal_of(scope).name
+        self._login.writing.append(name)
         try:
             await self._app(scope, body.receive, send)
         finally:
+            self._login.writing.remove(name)
             body.parsed()
             del scope[BODY]
 

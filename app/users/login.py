@@ -173,6 +173,8 @@ class Login:
         self.event_tokens = event_tokens or OneTimeTokens[Principal](LIFETIME_MS)
         self.connect_tickets = OneTimeTokens[tuple[str, Principal]](TICKET_SECONDS * 1000)
         """Each opens the terminal of an id, with its user's login."""
+        self.writing: list[str] = []
+        """The users of the requests that may change something and have not ended: their logins are not asked for again."""
 
     def is_required(self) -> bool:
         self._required = self._required or self._tokens.in_use()

@@ -1,6 +1,7 @@
 """Several people on one server: whose a session is, who hears of it, whose keys are used, and what one may use a day."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,26 @@ async def test_what_runs_for_a_user_ends_when_they_may_not_do_it_any_more(app: R
         assert refused["error"]["name"] == "MessageAbortedError"
         assert await root.get("/permission", params=directory) == [] and await root.get("/pty", params=directory) == []
         assert "never said" not in str([await root.messages(each["id"]) for each in (running, asking, shell)])
+
+
+async def test_a_command_that_is_expanded_when_its_user_is_removed_ends_when_its_turn_begins(
+    app: RunningApp, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    template = "!`touch began; until [ -e go ]; do sleep 0.1; done`"
+    (own / "opencode.json").write_text(json.dumps({"command": {"slow": {"template": template}}}))
+    app.provider.add([{"wait": asyncio.Event()}])
+    await add_user(app, "bert", roots=[own])
+    async with user(app, "anna", roots=[own]) as anna:
+        command, slow = f"/session/{(await anna.create_session(title='t'))['id']}/command", {"command": "slow", "arguments": ""}
+        sent = asyncio.create_task(anna.client.post(command, json=slow))
+        await until((own / "began").exists)
+        await app.services.users.remove("anna")
+        await asyncio.sleep(2.5)  # until the change is known, and what runs by then has ended
+        (own / "go").touch()
+        answer = (await asyncio.wait_for(sent, 30)).json()
+        assert answer["info"]["error"]["name"] == "MessageAbortedError", answer
 
 
 # Keys of users, and budgets.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from app.record.repositories import session_rows
 from app.sessions.live import LiveSessions
+from app.users.login import Login
 from app.users.users import User, Users
 from app.util.tasks import TaskSet
 from app.workspace.terminals.terminals import Terminals
@@ -15,8 +16,9 @@ log = logging.getLogger(__name__)
 
 
 class UserChanges:
-    def __init__(self, users: Users, workspaces: Workspaces, live: LiveSessions, terminals: Terminals) -> None:
+    def __init__(self, users: Users, login: Login, workspaces: Workspaces, live: LiveSessions, terminals: Terminals) -> None:
         self._users = users
+        self._login = login
         self._workspaces = workspaces
         self._live = live
         self._terminals = terminals
@@ -29,14 +31,15 @@ class UserChanges:
         """Call it each second: a change is seen when the users are read."""
         if self._users.exist() or self._unfollowed:
             await self._users.all()
-        while self._unfollowed:
-            await self._follow(self._unfollowed[0])
-            del self._unfollowed[0]
+        for before in list(self._unfollowed):
+            now, writing = await self._users.all(), set(self._login.writing)
+            await self._follow(before, now)
+            if not any(before[name] != now.get(name) for name in writing & before.keys()):
+                self._unfollowed.remove(before)
 
-    async def _follow(self, before: Mapping[str, User]) -> None:
-        """Aborts turns and shell lines, whose answers say so, and removes terminals, on this server. A change counts once:
-        afterwards an admin may work in the sessions of a removed user."""
-        now = await self._users.all()
+    async def _follow(self, before: Mapping[str, User], now: Mapping[str, User]) -> None:
+        """Aborts turns and shell lines, whose answers say so, and removes terminals, on this server. A change counts until the
+        requests of its users have ended: afterwards an admin may work in the sessions of a removed user."""
         owners = await self._live.store.query(session_rows.owners, list(self._live.at_work))
         for live in list(self._live.at_work.values()):
             user = before.get(owners.get(live.id, ""))
