@@ -150,12 +150,12 @@ class Leases:
     # Requests between servers.
 
     async def request_abort(self, session_id: str) -> None:
-        """Returns when another server's run of the session is over; at once if there is none, or its server is dead: then the
-        server that takes the run over ends it."""
+        """Returns when another server's run of the session is over; at once if there is none, its server is dead, or this one
+        recovers it: then the server that goes on with the run ends it."""
 
         def ask(tx: Tx) -> int | None:
-            held = self._held_elsewhere(tx.connection, session_id)
-            if held is None:
+            held = work_rows.lease_of(tx.connection, session_id)
+            if held is None or held.owner == "" or (held.owner == self.owner and session_id not in self._recovering):
                 return None
             generation: int = held.generation
             tx.execute(tx.sql.abort_run, _abort_of(session_id, generation, wanted=True))

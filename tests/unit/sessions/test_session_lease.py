@@ -138,6 +138,14 @@ async def test_an_abort_that_meets_a_killed_server_ends_what_goes_on(sessions: S
     assert await other.leases.aborted_runs() == ["ses_1"]
 
 
+async def test_an_abort_that_meets_a_recovery_ends_what_goes_on(sessions: Sessions) -> None:
+    await hold_as(sessions, "elsewhere", age=STALE)
+    await take_over_dead(sessions)
+    await sessions.leases.request_abort("ses_1")
+    await sessions.leases.mark_recovered({"ses_1"}, {"ses_1"})
+    assert await sessions.leases.aborted_runs() == ["ses_1"]
+
+
 @pytest.mark.parametrize("asks_first", [True, False])
 async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions, asks_first: bool) -> None:
     await hold_as(sessions, "elsewhere", age=STALE)
