@@ -14,7 +14,8 @@ from pathlib import Path
 from app.util.git_obstacles import REPOSITORY_FILES, repository_obstacle
 from app.util.project_files import read_small
 
-_WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+_WORKTREE_LINE = re.compile(r"^[^\S\n]*worktree[^\S\n]*=(.+)$", re.MULTILINE)
+"""Takes no longer than to read the file, whatever is in it: other threads wait for a search to end."""
 _FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
 """A section can begin anywhere in a line."""
@@ -156,7 +157,7 @@ def _names_back(git_dir: Path, checkout: Path) -> bool:
     if git_dir.parent.name == "worktrees":
         return _leads_to(read_small(git_dir / "gitdir").strip(), checkout / ".git", git_dir)
     worktree = _WORKTREE_LINE.search(read_small(git_dir / "config"))
-    return worktree is not None and _leads_to(worktree[1], checkout, git_dir)
+    return worktree is not None and _leads_to(worktree[1].strip(), checkout, git_dir)
 
 
 def _leads_to(name: str, path: Path, base: Path) -> bool:

@@ -1,5 +1,6 @@
 """Which git repository a directory has, where its files say so falsely."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ def test_another_checkouts_repository_is_not_believed(repo: Path) -> None:
         (place / ".git").write_text(f"gitdir: {repo / target}\n")
         assert repository_of(place) is None and find_repository(place, lambda _: False) is None, f"a file that names {target}"
         (place / ".git").unlink()
+
+
+@pytest.mark.parametrize("config", ["\n" * 2**19, f"worktree = {'x' * 9}{' ' * 2**19}x", "worktree=" + " x" * 2**18])
+def test_a_configuration_of_blanks_takes_no_time(repo: Path, config: str) -> None:
+    """Nobody else would be served meanwhile."""
+    (repo / ".git" / "modules" / "sub" / "config").write_text(config)
+    began = time.monotonic()
+    assert repository_of(repo / "sub") is None
+    assert time.monotonic() - began < 1
 
 
 def test_it_is_believed_where_who_works_there_may_work_too(repo: Path) -> None:
