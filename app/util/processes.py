@@ -207,11 +207,12 @@ class PipeReader(asyncio.ReadTransport):
 
 
 @asynccontextmanager
-async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
+async def pipe(limit: int = 2**16) -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end. `limit`: of
+    the reader's buffer."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
-        output = asyncio.StreamReader()
+        output = asyncio.StreamReader(limit)
         transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
         try:
             yield output, write_end

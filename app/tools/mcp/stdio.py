@@ -69,12 +69,13 @@ def _working_directory(target: McpTarget, cwd: str) -> Path:
 @asynccontextmanager
 async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
-    async with pipe() as (errors, sink):  # asyncio's own would stay open as long as a process that has inherited it
-        with sink:
-            process = await _start(program, mark, sink)
+    # asyncio's own would stay open as long as a process that has inherited them
+    async with pipe() as (errors, sink), pipe(bounds.MAX_EVENT_BYTES) as (output, output_sink):
+        with sink, output_sink:
+            process = await _start(program, mark, output_sink, sink)
         received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-        pipes = _Pipes(process, errors, received, watch)
+        pipes = _Pipes(process, output, errors, received, watch)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pipes.read)
             tasks.start_soon(pipes.read_errors)
@@ -89,16 +90,15 @@ async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIt
                 tasks.cancel_scope.cancel()
 
 
-async def _start(program: Program, mark: str, errors: IO[bytes]) -> asyncio.subprocess.Process:
+async def _start(program: Program, mark: str, output: IO[bytes], errors: IO[bytes]) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *program.argv,
         stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=output,
         stderr=errors,
         env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
         cwd=program.cwd,
         start_new_session=True,
-        limit=bounds.MAX_EVENT_BYTES,
     )
 
 
@@ -108,13 +108,14 @@ class _Pipes:
     def __init__(
         self,
         process: asyncio.subprocess.Process,
+        output: asyncio.StreamReader,
         errors: asyncio.StreamReader,
         received: MemoryObjectSendStream[SessionMessage | Exception],
         watch: McpWatch,
     ) -> None:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         self._input = process.stdin
-        self._output = process.stdout
+        self._output = output
         self._errors = errors
         self._last_errors = b""
         self._errors_ended = asyncio.Event()
