@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 
-from app.cli.support import Attach, Where, fail, failures_as_sentences, settings, with_server
+from app.cli.support import Attach, Where, fail, failures_as_sentences, session_path, settings, with_server
 from app.project.snapshot.lock import SnapshotFailed
 from app.schema.errors import ServiceError
 from app.settings import Settings
@@ -47,7 +46,7 @@ def export(
     """Write a session as one document, as it is at this moment, in the shape of `opencode export`."""
 
     async def write(api: "ApiClient") -> None:
-        path = f"/session/{quote(session_id, safe='')}/export"
+        path = f"{session_path(session_id)}/export"
         async with aclosing(api.download(path, children=str(children).lower(), format=form)) as pieces:
             await (_write_file(pieces, output.expanduser().resolve()) if output else _write_stdout(pieces))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.api.client import STOPPED, ApiClient, ApiRefused, Json, PromptOutcome, SessionFamily
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
-from app.cli.support import revealed, sessions_here, subject
+from app.cli.support import revealed, session_path, sessions_here, subject
 from app.util import clock, ids
 
 REPLIES = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "reject", "no": "reject"}
@@ -139,7 +139,7 @@ async def open_session(api: ApiClient, session_id: str | None, title: str | None
     if session_id is None and not continues:
         return dict(await api.post("/session", {"title": title} if title else {}))
     if session_id is not None:
-        found = await api.get(f"/session/{session_id}")
+        found = await api.get(session_path(session_id))
     else:
         sessions = await sessions_here(api)
         if not sessions:

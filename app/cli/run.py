@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.cli.support import Attach, Where, fail, readable, sessions_here, with_server
+from app.cli.support import Attach, Where, fail, readable, session_path, sessions_here, with_server
 
 if TYPE_CHECKING:
     from app.api.client import ApiClient
@@ -119,7 +119,8 @@ def show_session(session_id: SessionId, form: AsFormat = "default", attach: Atta
     from app.cli.render import Screen, transcript
 
     async def conversation(api: "ApiClient") -> tuple[Any, Any]:
-        return await api.get(f"/session/{session_id}"), await api.get(f"/session/{session_id}/message")
+        path = session_path(session_id)
+        return await api.get(path), await api.get(f"{path}/message")
 
     info, messages = with_server(attach, where, conversation)
     if form == "json":
@@ -131,7 +132,7 @@ def show_session(session_id: SessionId, form: AsFormat = "default", attach: Atta
 @session.command("delete")
 def delete_session(session_id: SessionId, attach: Attach = None, where: Where = None) -> None:
     """Delete a session with all its messages and its subagents' sessions."""
-    with_server(attach, where, lambda api: api.delete(f"/session/{session_id}"))
+    with_server(attach, where, lambda api: api.delete(session_path(session_id)))
 
 
 def models(

@@ -177,6 +177,13 @@ def subject(request: dict[str, Any]) -> str:
     return revealed(f"{request['permission']} {', '.join(request['patterns'])}".strip())
 
 
+def session_path(session_id: str) -> str:
+    """Ends the command for an id with a `/`: even quoted, it would lead to something else."""
+    if "/" in session_id:
+        fail(f"{session_id} is no session's id: `opensession session list` shows them.")
+    return f"/session/{quote(session_id, safe='')}"
+
+
 async def sessions_here(api: "ApiClient") -> list[Any]:
     """The sessions of the directory that the command works in, without those of subagents."""
     directory = (await api.get("/path"))["directory"]

@@ -77,6 +77,8 @@ def test_the_answer_is_all_that_is_printed_and_its_session_is_listed_shown_and_d
     assert listed.rstrip().endswith("write b.txt: one")
     shown = shell.done("session", "show", session_id).stdout
     assert "> write b.txt: one\n" in shown and "✓ write b.txt\n  +one\n" in shown and "Done: `write`" in shown
+    for other in ("../auth/anthropic", f"{session_id}/message/{shell.of('message', session_id)[0]['id']}"):
+        shell.done("session", "delete", other, code=1)
     shell.done("session", "delete", session_id)
     assert shell.sessions() == []
     assert "not found" in shell.done("session", "show", session_id, code=1).stderr
