@@ -221,6 +221,18 @@ async def test_what_is_huge_is_listed_without_its_patch(app: RunningApp) -> None
     assert (await app.get("/vcs/diff/raw", expect=413))["name"] == "PayloadTooLargeError"
 
 
+async def test_untracked_files_are_listed_up_to_a_bound_and_a_patch_leaves_none_out(
+    app: RunningApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "MAX_UNTRACKED", 2)
+    for name in ("x", "y", "z"):
+        (app.directory / name).write_text(name)
+    assert [file["file"] for file in await app.get("/vcs/diff", params={"mode": "git"})] == ["x", "y"]
+    assert "untracked" in (await app.get("/vcs/diff/raw", expect=413))["data"]["message"]
+    (app.directory / "z").unlink()
+    assert "+++ b/y" in (await app.client.get("/vcs/diff/raw")).text
+
+
 async def test_a_patch_that_git_was_stopped_at_is_not_shown(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PATCH_BYTES", 1000)
     for number in range(40):

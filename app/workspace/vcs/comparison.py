@@ -26,7 +26,7 @@ from app.util.beneath import opened
 from app.workspace.browse.reach import AllowedPaths
 
 MAX_UNTRACKED = 5000
-"""A checkout that does not ignore its dependencies has tens of thousands."""
+"""A checkout that does not ignore its dependencies has tens of thousands: the others are left out."""
 MAX_PATCH_BYTES = 10_000_000
 """For all patches of an answer together."""
 MAX_LISTED_BYTES = 64_000_000
@@ -72,12 +72,13 @@ class DefaultBranch:
 @dataclass(frozen=True)
 class _Comparison:
     """`base`: the commit or tree to compare with. `scope`: the directory, from the top of the checkout on, empty for all of it.
-    `env` names the copied index."""
+    `env` names the copied index. `is_whole`: no untracked file was left out."""
 
     git: Git
     base: str
     scope: Sequence[str]
     env: dict[str, str]
+    is_whole: bool
 
     async def changes(self) -> list[TreeChange]:
         """One of each name: git lists a file in conflict twice. Raises TooLarge."""
@@ -160,6 +161,8 @@ async def raw_patch(location: Location) -> bytes:
         return b""
     async with _comparing(location.git, _scope(location), await _head(location.git)) as comparison:
         result = await comparison.patches("--binary")
+    if not comparison.is_whole:
+        raise TooLarge(f"More than {MAX_UNTRACKED} files are untracked. Have git ignore them, or name a directory further down.")
     if len(result.stdout) > MAX_PATCH_BYTES:
         raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
     return result.stdout
@@ -192,8 +195,8 @@ async def _comparing(git: Git, scope: Sequence[str], base: str) -> AsyncIterator
         with_index, env = git.with_access_to(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
         untracked = await _untracked_files(with_index, scope, env)
-        await _add(with_index, untracked, env, _EMPTY_BLOB[len(base)])
-        yield _Comparison(with_index, base, scope, env)
+        await _add(with_index, untracked[:MAX_UNTRACKED], env, _EMPTY_BLOB[len(base)])
+        yield _Comparison(with_index, base, scope, env, is_whole=len(untracked) <= MAX_UNTRACKED)
 
 
 def _scope(location: Location) -> list[str]:
@@ -221,7 +224,7 @@ def _copy_index(git: Git, target: Path) -> None:
 async def _untracked_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:
     listed = await git.run(*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope, env=env)
     # A name that ends with `/` is a repository of its own.
-    return [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")][:MAX_UNTRACKED]
+    return [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")]
 
 
 async def _add(git: Git, names: Sequence[bytes], env: Mapping[str, str], empty: bytes) -> None:
