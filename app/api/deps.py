@@ -11,7 +11,7 @@ from app.api.roles import directory_to_enter, principal_of, services_of
 from app.events.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.project.location import Location
 from app.schema.base import AnyID
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.session import Session
 from app.server import Server
 from app.tools.search import SearchPlace
@@ -100,12 +100,13 @@ async def _session_place(app: AppServices, who: Who, session_id: SessionIdPath, 
 
 
 async def _stored_place(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Location:
-    """As `_session_place`, for what changes records alone: the session's own directory may be gone."""
+    """As `_session_place`, for what changes records alone: the session's own directory may be gone, also with its worktree."""
     try:
         return await _session_place(app, who, session_id, directory)
-    except BadRequest:
+    except (BadRequest, DirectoryForbidden) as error:
         session = await app.store.session(session_id)
-        if directory not in (None, session.directory):
+        is_gone = isinstance(error, BadRequest) or app.workspaces.worktree_places.was_removed(session.directory)
+        if directory not in (None, session.directory) or not is_gone:
             raise
         return Location(session.directory, session.project_id, session.directory, is_git=False)
 

@@ -42,6 +42,10 @@ class WorktreePlaces:
         except (OSError, ValueError):
             return None
 
+    def was_removed(self, real: str) -> bool:
+        """Whether a resolved path is where worktrees stand, and in none of them."""
+        return real.startswith(self._top + "/") and self.origin(real) is None
+
     def add(self, worktree: Path, origin: str) -> None:
         file = self._file(worktree.parent.name, worktree.name)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -343,6 +343,13 @@ async def test_members_have_those_of_their_roots(app: RunningApp, vera: RunningA
             await verb(vera, directory, expect=403, params={"directory": str(own)})
         await bert.post(ROUTE, {}, expect=403, params={"directory": str(own)})
         await root.get("/path", **query)
+        sessions = [f"/session/{(await anna.post('/session', {}, **query))['id']}" for _ in range(2)]
+        await remove(anna, directory)
+        for each, who in zip(sessions, (anna, root), strict=True):
+            await bert.call("DELETE", each, expect=404)
+            await anna.post(f"{each}/fork", {}, expect=403)
+            assert (await anna.call("PATCH", each, {"title": "Old"}, **query))["title"] == "Old"
+            assert await who.call("DELETE", each) is True
         await remove(anna, directory)
     part = make_workspace(tmp_path.resolve() / "whole") / "part"
     part.mkdir()
