@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, RootModel
 from app.permissions.rules import Subject
 from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.base import Wire
-from app.schema.model import Agent, Model
+from app.schema.model import Agent
 from app.schema.part import FileContent
 from app.schema.permission import EDITING_TOOLS, Answer, QuestionInfo
 from app.schema.project import FileErrors
@@ -145,7 +145,6 @@ class ToolContext:
     message_id: str
     call_id: str
     agent: Agent
-    model: Model
     sandbox_workspace: SandboxWorkspace
     host: ToolHost
     bypass_agent_check: bool = False

@@ -283,7 +283,6 @@ class ToolCalls:
             message_id=part.message_id,
             call_id=part.call_id,
             agent=self.agent,
-            model=self.model,
             sandbox_workspace=self.ctx.instance.sandbox_workspace,
             host=ToolRun(self, part),
             bypass_agent_check=self._bypass_agent_check,

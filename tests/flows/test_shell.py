@@ -97,6 +97,13 @@ async def test_unknown_names_are_rejected_before_anything_is_stored(app: Running
     await shell(app, session, "echo fine")
 
 
+async def test_a_command_runs_where_the_model_of_the_session_is_gone(app: RunningApp, session: str) -> None:
+    gone = {"providerID": "scripted", "modelID": "gone"}
+    await app.prompt(session, "Note this.", noReply=True, model=gone)
+    assert (await shell(app, session, "echo fine"))["parts"][0]["state"]["output"] == "fine\n"
+    assert (await app.messages(session))[1]["info"]["model"] == gone
+
+
 async def test_a_client_may_name_model_and_message_and_the_same_name_runs_nothing_again(app: RunningApp, session: str) -> None:
     chosen = {"providerID": "scripted", "modelID": "title"}
     fields: dict[str, Any] = {"messageID": "msg_mine", "model": chosen}

@@ -78,13 +78,11 @@ class _AttachedFile:
 
     def context(self, editors: EditorFiles) -> ToolContext:
         """The user named the file, so reading it needs no permission."""
-        model = self.instance.models.find(self.message.model)
         return ToolContext(
             session_id=self.message.session_id,
             message_id=self.message.id,
             call_id=self.id,
             agent=self.instance.agents[self.message.agent],
-            model=model,
             sandbox_workspace=self.instance.sandbox_workspace,
             host=_PromptHost(editors, self.message.session_id),
             bypass_directory_check=True,

@@ -22,7 +22,7 @@ from app.schema.message import (
     ShellInput,
     SummarizeInput,
 )
-from app.schema.model import Agent, Model
+from app.schema.model import Agent
 from app.schema.part import ModelRef, ToolPart
 from app.schema.session import Busy, RevertInput, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
@@ -241,9 +241,11 @@ class _ShellHost(ToolHost):
 async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_model: ModelRef | None) -> MessageWithParts:
     """The answer with the finished call. An abort ends the command, whose output so far is the result.
 
-    Raises ProviderModelNotFoundError before anything is stored."""
+    The command needs no model: that of the session may be gone, but one that is named must be there. Raises
+    ProviderModelNotFoundError before anything is stored."""
+    if wanted.model:
+        ctx.instance.models.find(wanted.model)
     model = wanted.model or agent.model or last_model or default_model_of(ctx.instance)
-    known = ctx.instance.models.find(model)
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
     ctx.live.set_status(ctx.directory, Busy())
@@ -255,20 +257,19 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_mo
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:
         await writer.stored()
-        await _run_command(ctx, agent, known, writer, part, wanted.command)
+        await _run_command(ctx, agent, writer, part, wanted.command)
     finally:
         await asyncio.shield(_finish_shell(writer, message))
     return MessageWithParts.model_construct(info=message, parts=[part])
 
 
-async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
+async def _run_command(ctx: TurnContext, agent: Agent, writer: PartWriter, part: ToolPart, command: str) -> None:
     host = _ShellHost(ctx.instance, writer, part)
     context = ToolContext(
         session_id=ctx.session_id,
         message_id=part.message_id,
         call_id=part.call_id,
         agent=agent,
-        model=model,
         sandbox_workspace=ctx.instance.sandbox_workspace,
         host=host,
     )

@@ -7,7 +7,7 @@ import pytest
 from tool_host import FakeHost, MakeContext
 
 from app.project.sandbox.scope import SandboxWorkspace
-from app.schema.model import Agent, Model, ModelApi
+from app.schema.model import Agent
 from app.tools.base import ToolContext
 
 
@@ -34,9 +34,6 @@ def make_ctx(host: FakeHost, project: Path) -> MakeContext:
             "message_id": "msg_test",
             "call_id": "call_test",
             "agent": Agent(name="build", mode="primary", permission=[]),
-            "model": Model(
-                id="dummy", provider_id="test", name="Dummy", api=ModelApi(id="dummy", npm="@ai-sdk/openai-compatible")
-            ),
             "host": host,
         }
         directory, worktree = changes.pop("directory", project), changes.pop("worktree", Path("/"))
