@@ -49,8 +49,8 @@ from app.server import Server
 from app.sessions.search import MAX_WORDS, find_parts, words_of
 from app.users.principal import Principal
 from app.util.project_files import resolved
+from app.workspace.browse.allowed_paths import AllowedPaths, folder_nodes, folders_towards
 from app.workspace.browse.content import list_directory, view_file
-from app.workspace.browse.reach import AllowedPaths, folder_nodes, folders_towards
 from app.workspace.browse.search import FileSearch, best, find_text
 from app.workspace.vcs import comparison
 from app.workspace.vcs.comparison import changed_in_checkout
@@ -70,7 +70,7 @@ def allowed_paths(app: Server, who: Principal, workspace: Workspace) -> AllowedP
     return AllowedPaths(workspace.location, workspace.directories, lambda real: app.workspaces.admits(who, real))
 
 
-async def _reach(app: AppServices, who: Who, workspace: CurrentWorkspace) -> AllowedPaths:
+async def _allowed(app: AppServices, who: Who, workspace: CurrentWorkspace) -> AllowedPaths:
     return allowed_paths(app, who, workspace)
 
 
@@ -83,7 +83,7 @@ async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[s
     return folders_towards(real, app.workspaces.roots_below(who, real)) if real else []
 
 
-Reach = Annotated[AllowedPaths, Depends(_reach)]
+Allowed = Annotated[AllowedPaths, Depends(_allowed)]
 FoldersBelow = Annotated[list[str], Depends(_folders_below)]
 
 
@@ -130,14 +130,14 @@ async def list_files(app: AppServices, who: Who, where: Directory, folders: Fold
 
 
 @routes.get("/file/content", tags=["file"], operation_id="file.read", responses=documented(413), dependencies=READS)
-async def read_file(reach: Reach, path: FilePath) -> ViewedFile:
+async def read_file(allowed: Allowed, path: FilePath) -> ViewedFile:
     """Empty when there is no such file."""
-    return await view_file(reach, path)
+    return await view_file(allowed, path)
 
 
 @routes.get("/file/status", tags=["file"], dependencies=READS)
-async def status(reach: Reach) -> list[ChangedFile]:
-    return await changed_in_checkout(reach)
+async def status(allowed: Allowed) -> list[ChangedFile]:
+    return await changed_in_checkout(allowed)
 
 
 Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]
@@ -220,9 +220,9 @@ async def raw_diff(here: Here) -> Response:
 
 
 @vcs.post("/apply", responses=_APPLIED, dependencies=WRITES)
-async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
+async def apply(app: AppServices, allowed: Allowed, body: VcsPatch) -> VcsApplied:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    await apply_patch(reach, body.patch, app.live, app.toolbox.locks, app.sandbox)
+    await apply_patch(allowed, body.patch, app.live, app.toolbox.locks, app.sandbox)
     return VcsApplied()
 
 

@@ -67,9 +67,9 @@ def free_connections(connection: Connection) -> int:
 
 def clock_ahead_seconds(connection: Connection) -> float:
     """How far the database's clock is ahead of this machine's, give or take the time of one query."""
-    asked = time.time()
-    there = int(connection.execute(select(now_ms(connection.dialect.name))).scalar_one()) / 1000
-    return there - (asked + time.time()) / 2
+    before = time.time()
+    database_time = int(connection.execute(select(now_ms(connection.dialect.name))).scalar_one()) / 1000
+    return database_time - (before + time.time()) / 2
 
 
 # A copy of an SQLite database that is in use, and the facts that a backup needs of a database.

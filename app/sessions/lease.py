@@ -131,15 +131,15 @@ class Leases:
         if self._held_elsewhere(connection, session_id) is not None:
             raise SessionBusy(session_id)
 
-    def require_admission(self, connection: Connection, session_id: str, *, alone: bool) -> None:
+    def require_admission(self, connection: Connection, session_id: str, *, needs_idle: bool) -> None:
         """For the transaction that stores a prompt. While another living server holds the lease, raises PromptsKeptOut if that
-        shows no status, as of a revert, or a deletion; SessionBusy if the prompt must be answered `alone`."""
+        shows no status, as of a revert, or a deletion; SessionBusy if the prompt needs the session idle."""
         held = self._held_elsewhere(connection, session_id)
         if held is None or not self.is_alive(held.owner, held.age):
             return
         if held.status is None:
             raise PromptsKeptOut(session_id)
-        if alone:
+        if needs_idle:
             raise SessionBusy(session_id)
 
     def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:

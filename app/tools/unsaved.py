@@ -14,7 +14,7 @@ from app.util.project_files import HeldDirectory, above
 TICK_SECONDS = 0.02
 """Longer than a tick of a kernel's clock: a directory that changes again within one may keep its time."""
 
-_Way = list[tuple[int, int, int]]
+_PathStatus = list[tuple[int, int, int]]
 
 
 async def find(ctx: ToolContext, path: Path) -> tuple[str, Stamp | None] | None:
@@ -26,7 +26,7 @@ async def find(ctx: ToolContext, path: Path) -> tuple[str, Stamp | None] | None:
     root = root_of(ctx, path)
     try:
         stored = await asyncio.to_thread(text_file.read, path, root)
-        before = await _settled_way(path, root)
+        before = await _settled_path_status(path, root)
     except (ToolError, OSError):
         return None
     if stored is not None and ("\0" in stored.text or text_file.json_text(stored.text) != stored.text):
@@ -35,7 +35,7 @@ async def find(ctx: ToolContext, path: Path) -> tuple[str, Stamp | None] | None:
     if text is None or _lines(text) == _lines(stored.text if stored else ""):
         return None
     require_in_place(ctx, path)
-    if await asyncio.to_thread(_way, path, root) != before:
+    if await asyncio.to_thread(_path_status, path, root) != before:
         return None
     return text, stored.stamp if stored else None
 
@@ -55,17 +55,18 @@ def _lines(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").rstrip("\n")
 
 
-async def _settled_way(path: Path, root: Root) -> _Way:
-    """The way, once it is old enough that any later change of it shows. Raises OSError."""
-    way = await asyncio.to_thread(_way, path, root)
-    if max(changed for _, _, changed in way) > time.time_ns() - TICK_SECONDS * 1e9:
+async def _settled_path_status(path: Path, root: Root) -> _PathStatus:
+    """The status, once it is old enough that any later change shows. Raises OSError."""
+    status = await asyncio.to_thread(_path_status, path, root)
+    if max(changed for _, _, changed in status) > time.time_ns() - TICK_SECONDS * 1e9:
         await asyncio.sleep(TICK_SECONDS)
-    return way
+    return status
 
 
-def _way(path: Path, root: Root) -> _Way:
-    """The directories down to the file. An editor follows links that a command puts there meanwhile, with rights that the command
-    does not have; then one of these directories has changed, and the editor's text is not used. Raises OSError."""
+def _path_status(path: Path, root: Root) -> _PathStatus:
+    """The status of each directory down to the file. An editor follows links that a command puts there meanwhile, with rights
+    that the command does not have. Then one of these directories has changed, and the editor's text is not used. Raises
+    OSError."""
     top = root.path if isinstance(root, HeldDirectory) else root
     statuses = [folder.stat() for folder in above(path, top)]
     return [(status.st_dev, status.st_ino, status.st_ctime_ns) for status in statuses]

@@ -68,10 +68,10 @@ async def entries(
     workspace: PlaceWorkspace,
     path: Annotated[str, Query(description="From the directory on, or absolute; the directory itself if absent")] = "",
 ) -> Located[list[FileSystemEntry]]:
-    reach = allowed_paths(app, who, workspace)
-    if not await asyncio.to_thread(os.path.isdir, reach.real(path)):  # False for a name that is too long, too
+    allowed = allowed_paths(app, who, workspace)
+    if not await asyncio.to_thread(os.path.isdir, allowed.real(path)):  # False for a name that is too long, too
         raise BadRequest(f"There is no directory {path}", ["path"], path)
-    found = await list_directory(reach, path)
+    found = await list_directory(allowed, path)
     paths = (f"{node.path}/" if node.type == "directory" else node.path for node in found)
     return located(workspace.location, list(map(FileSystemEntry.of, paths)))
 

@@ -58,7 +58,7 @@ class EditorSession:
         """The questions that wait for the user, by their requests."""
         self._answered: set[str] = set()
         self._commands: list[Json] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._introducing: asyncio.Task[None] | None = None
         self._lending: asyncio.Task[None] | None = None
         self._lent: set[asyncio.Task[None]] = set()
         """Requests to the editor for a file."""
@@ -66,7 +66,7 @@ class EditorSession:
     # Opening and closing.
 
     async def replay(self) -> None:
-        """The conversation so far."""
+        """Shows the conversation so far."""
         messages = await self.server.get(f"/session/{self.id}/message", directory=self.directory)
         todos = await self.server.get(f"/session/{self.id}/todo", directory=self.directory)
         await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
@@ -76,16 +76,16 @@ class EditorSession:
         `deliver` takes an event to its session."""
         while self._held:
             event = self._held.pop(0)
-            await self._tell(event)
+            await self._show_event(event)
         self._held = None
         if self._offers.fs and self._offers.fs.read_text_file:
             lends = asyncio.Event()
             self._lending = asyncio.create_task(self._lend_files(lends))
             await lends.wait()
-        self._telling = asyncio.create_task(self._introduce(deliver))
+        self._introducing = asyncio.create_task(self._introduce(deliver))
 
     async def _known_commands(self) -> list[Json]:
-        """Asked for until there is an answer, which is kept."""
+        """The directory's commands, as the first answer of the server has them."""
         if self._commands is None:
             self._commands = await self.server.get("/command", directory=self.directory)
         return self._commands
@@ -103,11 +103,11 @@ class EditorSession:
 
     async def close(self) -> None:
         """Gives up all requests that wait for the editor."""
-        tasks = (self._telling, self._lending, *self._lent, *self._asking.values())
-        beside = [task for task in tasks if task is not None]
-        for task in beside:
+        tasks = (self._introducing, self._lending, *self._lent, *self._asking.values())
+        started = [task for task in tasks if task is not None]
+        for task in started:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*started, return_exceptions=True)
 
     @property
     def is_running(self) -> bool:
@@ -244,20 +244,20 @@ class EditorSession:
         if self._held is not None:
             self._held.append(event)
         else:
-            await self._tell(event)
+            await self._show_event(event)
 
-    async def _tell(self, event: Json) -> None:
+    async def _show_event(self, event: Json) -> None:
         kind, properties = event["type"], event["properties"]
         if kind in ("permission.asked", "question.asked"):
             self._ask(kind.partition(".")[0], properties)
         elif kind in ("permission.replied", "question.replied", "question.rejected"):
             self._withdraw(properties["requestID"])
         elif session_of(event) == self.id:
-            await self._tell_own(event)
+            await self._show_own_event(event)
         else:
             await self._send(*self._transcript.subagent_updates(event))
 
-    async def _tell_own(self, event: Json) -> None:
+    async def _show_own_event(self, event: Json) -> None:
         kind, properties = event["type"], event["properties"]
         if kind == "message.updated" and self._transcript.is_anothers_prompt(properties["info"]):
             await self._follow(properties["info"])

@@ -96,7 +96,7 @@ class Prompts:
         """`queued_id`: the prompt's in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
         known message that was deleted meanwhile."""
         live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
-        alone = prepared.message is not None and prompt.when_busy in ("reject", "queue")
+        needs_idle = prepared.message is not None and prompt.when_busy in ("reject", "queue")
         run: TurnWork | None = None
 
         def start(storing: asyncio.Future[tuple[bool, Lease | None]]) -> None:
@@ -111,20 +111,28 @@ class Prompts:
                 run = self.turns.start(session_id, instance, nested=nested, lease=lease)
 
         async with live.messages:
-            if alone and live.is_unfinished:
+            if needs_idle and live.is_unfinished:
                 raise SessionBusy(session_id)
-            known = await _stored(partial(self._post, instance, live, prepared, queued_id, nested=nested, alone=alone), start)
+            post = partial(self._post, instance, live, prepared, queued_id, nested=nested, needs_idle=needs_idle)
+            known = await _stored(post, start)
             message = prepared.message
             if message is None or known:
                 assert prompt.message_id is not None
                 message = await self._store.message(session_id, prompt.message_id)
                 if wants_answer and await self._is_unanswered(live, prompt.message_id):
                     run = self.turns.start(session_id, instance, nested=nested)
-            _bring_forward(live, message)
+            _tighten_deadline(live, message)
         return AcceptedPrompt(message, known, run)
 
     def _post(
-        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, *, nested: bool, alone: bool
+        self,
+        instance: Instance,
+        live: LiveSession,
+        prepared: PreparedPrompt,
+        queued_id: str | None,
+        *,
+        nested: bool,
+        needs_idle: bool,
     ) -> asyncio.Future[tuple[bool, Lease | None]]:
         """Posts the change that stores the prompt. If it begins a turn, the change also acquires the lease for it."""
         location, leases = instance.location, self._leases
@@ -133,7 +141,7 @@ class Prompts:
         def acquire(connection: Connection) -> Lease | None:
             lease = leases.acquire_free(connection, live.id, location.directory) if begins else None
             if lease is None and leases.held(live.id) is None:
-                leases.require_admission(connection, live.id, alone=alone)
+                leases.require_admission(connection, live.id, needs_idle=needs_idle)
             return lease
 
         change = self._intake.change(prepared, queued_id, acquire, nested=nested, location=location)
@@ -269,7 +277,7 @@ class _Progress:
         }
 
 
-def _bring_forward(live: LiveSession, message: MessageWithParts) -> None:
+def _tighten_deadline(live: LiveSession, message: MessageWithParts) -> None:
     """The running turn ends by this prompt's deadline too."""
     running, prompt = live.works[0] if live.works else None, message.info
     if isinstance(running, TurnWork) and running.deadline and isinstance(prompt, UserMessage) and prompt.deadline is not None:

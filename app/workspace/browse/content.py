@@ -17,7 +17,7 @@ from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.tools import search
 from app.tools.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
 from app.util.project_files import FolderEntry, is_directory
-from app.workspace.browse.reach import AllowedPaths, FileForbidden
+from app.workspace.browse.allowed_paths import AllowedPaths, FileForbidden
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
@@ -30,16 +30,16 @@ class FileTooLarge(ServiceError):
     name = "FileTooLargeError"
 
 
-async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
+async def view_file(allowed: AllowedPaths, name: str) -> ViewedFile:
     """A path that is no file reads as empty text, as OpenCode's clients expect. Raises FileForbidden, FileTooLarge,
     BadRequest."""
-    data = await asyncio.to_thread(read, reach, name)
+    data = await asyncio.to_thread(read, allowed, name)
     if data is None:
         return ViewedFile(content="")
     mime = _mime_of_bytes(Path(name), data)
     if mime is not None:
         return ViewedFile(content=base64.b64encode(data).decode(), encoding="base64", mime_type=mime)
-    hunks = await _hunks_since_head(reach.location.git, reach.real(name)) if reach.location.git else []
+    hunks = await _hunks_since_head(allowed.location.git, allowed.real(name)) if allowed.location.git else []
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
@@ -47,10 +47,10 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
     return ViewedFile(content=text, diff=_unified(name, hunks), patch=patch)
 
 
-def read(reach: AllowedPaths, name: str) -> bytes | None:
+def read(allowed: AllowedPaths, name: str) -> bytes | None:
     """None for a path that is no regular file. Raises as view_file does."""
     try:
-        with reach.open(name) as descriptor:
+        with allowed.open(name) as descriptor:
             return _read_regular(descriptor, name)
     except OSError as error:
         if error.errno in _ABSENT:
@@ -116,18 +116,18 @@ def _unified(name: str, hunks: list[PatchHunk]) -> str:
 _LEFT_OUT = {".git", ".DS_Store"}
 
 
-async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
+async def list_directory(allowed: AllowedPaths, name: str) -> list[FileNode]:
     """Directories first, then `a`, `B`, `c`; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
-    entries = await asyncio.to_thread(_entries, reach, name)
-    ignored = await _ignored(reach.location.git, reach.real(name), entries) if entries and reach.location.git else set()
-    folder = reach.full(name)
-    return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
+    entries = await asyncio.to_thread(_entries, allowed, name)
+    ignored = await _ignored(allowed.location.git, allowed.real(name), entries) if entries and allowed.location.git else set()
+    folder = allowed.full(name)
+    return [_node(allowed, folder, entry, entry.name in ignored) for entry in entries]
 
 
-def _entries(reach: AllowedPaths, name: str) -> list[FolderEntry]:
+def _entries(allowed: AllowedPaths, name: str) -> list[FolderEntry]:
     try:
-        with reach.open(name) as folder, os.scandir(folder) as found:
-            entries = [FolderEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+        with allowed.open(name) as folder, os.scandir(folder) as found:
+            entries = [FolderEntry(one.name, _is_directory(allowed, name, one)) for one in found if one.name not in _LEFT_OUT]
     except PermissionError as error:
         raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
     except OSError:
@@ -135,9 +135,9 @@ def _entries(reach: AllowedPaths, name: str) -> list[FolderEntry]:
     return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name.casefold(), entry.name))
 
 
-def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
+def _is_directory(allowed: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
     """Follows a link only within the project."""
-    if entry.is_symlink() and not reach.includes(f"{reach.full(folder)}/{entry.name}"):
+    if entry.is_symlink() and not allowed.includes(f"{allowed.full(folder)}/{entry.name}"):
         return False
     return is_directory(entry)
 
@@ -149,11 +149,11 @@ async def _ignored(git: Git, folder: str, entries: Sequence[FolderEntry]) -> set
     return {name.removeprefix("./") for name in result.names}
 
 
-def _node(reach: AllowedPaths, folder: str, entry: FolderEntry, ignored: bool) -> FileNode:
+def _node(allowed: AllowedPaths, folder: str, entry: FolderEntry, ignored: bool) -> FileNode:
     full = f"{folder.rstrip('/')}/{entry.name}"
     return FileNode(
         name=search.json_text(Path(entry.name)),
-        path=search.json_text(Path(reach.relative(full))),
+        path=search.json_text(Path(allowed.relative(full))),
         absolute=search.json_text(Path(full)),
         type="directory" if entry.is_directory else "file",
         ignored=ignored,

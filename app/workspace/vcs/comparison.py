@@ -23,7 +23,7 @@ from app.schema.errors import ServiceError, TooLarge
 from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
 from app.tools.text_file import json_text
 from app.util.beneath import opened
-from app.workspace.browse.reach import AllowedPaths
+from app.workspace.browse.allowed_paths import AllowedPaths
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands: the others are left out."""

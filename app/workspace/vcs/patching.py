@@ -27,7 +27,7 @@ from app.tools.base import ToolError
 from app.tools.text_file import FileLocks
 from app.util.beneath import opened
 from app.util.project_files import HeldDirectory
-from app.workspace.browse.reach import AllowedPaths
+from app.workspace.browse.allowed_paths import AllowedPaths
 from app.workspace.directories import require_idle
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024

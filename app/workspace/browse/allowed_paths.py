@@ -59,7 +59,7 @@ class AllowedPaths:
         return os.path.relpath(full, self.location.directory)
 
     def includes(self, path: str) -> bool:
-        """Whether an absolute path, links followed, is within reach."""
+        """Whether an absolute path, links followed, is allowed."""
         return self._boundary.contains(path) and self._allows(os.path.realpath(path))
 
     def real(self, name: str) -> str:
