@@ -42,11 +42,10 @@ export class Reader {
     return { open: { id, info, ...page, todos, diff }, family: [...(await this.#above(info)), info, ...children] };
   }
 
-  /** A subagent's session has a parent, which may have one too. */
+  /** A subagent's session has a parent, which may have one too; a client may have named one that is not there. */
   async #above({ parentID }) {
-    if (!parentID) return [];
-    const parent = await this.api.session(parentID);
-    return [...(await this.#above(parent)), parent];
+    const parent = parentID ? await this.api.session(parentID).catch(nullIfUnknown) : null;
+    return parent ? [...(await this.#above(parent)), parent] : [];
   }
 
   /** The sessions that wait for an answer and are not known, with those above them: subagents' are in no list. */

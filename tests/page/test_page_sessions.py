@@ -231,6 +231,14 @@ def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -
     expect(needle).to_have_count(1)
 
 
+def test_a_session_is_shown_though_its_parent_is_not_there(desk: Desk) -> None:
+    child = httpx2.post(f"{desk.server.base}/session", json={"parentID": "ses_gone", "title": "Left alone"}).json()["id"]
+    desk.page.goto(f"{desk.server.base}/#{child}")
+    expect(desk.page.get_by_role("heading", name="Left alone")).to_be_visible()
+    assert [line for line in desk.noise if "404" not in line] == []
+    desk.noise.clear()
+
+
 def test_two_windows_show_the_same_after_a_reload_and_a_compaction_too(desk: Desk, new_desk: Callable[..., Desk]) -> None:
     desk.ask("hello", ["Hi."])
     other = new_desk(f"/{desk.page.url.rpartition('/')[2]}")
