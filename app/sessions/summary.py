@@ -7,7 +7,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -96,11 +96,11 @@ async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -
 
 
 Diffs = list[FileDiff] | None
-"""None: unchanged."""
+"""None: unchanged, or not known."""
 
 
 class TreeDiffs(Protocol):
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+    async def diff_full(self, a: str, b: str) -> Diffs: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,11 @@ class _DiffInputs:
     prompt: _TreeSpan
     touched: set[str]
 
+    def basis(self, of_session: "Diffs", of_prompt: "Diffs", digest: str | None) -> _DiffBasis:
+        """Of the diffs that are stored now: those that are not known are asked for again."""
+        session, prompt = (self.stored if diffs is None else self.current for diffs in (of_session, of_prompt))
+        return _DiffBasis(session.session, prompt.prompt, digest)
+
 
 class Summaries:
     def __init__(self, store: Store) -> None:
@@ -170,7 +175,7 @@ class Summaries:
                 if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
                     _summary_of(prompt).diffs = of_prompt
                     tx.put_message(message_row(prompt))
-                tx.put_diff_basis(replace(inputs.current, digest=digest).json())
+                tx.put_diff_basis(inputs.basis(of_session, of_prompt, digest).json())
                 return sum(len(event.payload) for event in tx.tx.events)
 
             return await self._store.write(session_id, location.directory, put)
@@ -242,10 +247,10 @@ async def _compute(trees: TreeDiffs | None, inputs: _DiffInputs, location: Locat
         return None, prompt
     session = prompt if prompt is not None and inputs.prompt == inputs.session else await _between(trees, inputs.session)
     touched = {relative(file, location.files_root) for file in inputs.touched}
-    return [diff for diff in session if diff.file in touched], prompt
+    return session and [diff for diff in session if diff.file in touched], prompt
 
 
-async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
+async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> Diffs:
     return await trees.diff_full(span.before, span.after) if trees and span.before and span.after and str(span) else []
 
 

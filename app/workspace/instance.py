@@ -111,8 +111,13 @@ class Trees:
             log.warning("what this step changed is not known: %s", failure.message)
             return []
 
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
-        return await self._snapshots.diff_full(a, b)
+    async def diff_full(self, a: str, b: str) -> list[FileDiff] | None:
+        """None also if one is not there any more, or is another machine's."""
+        try:
+            return await self._snapshots.diff_full(a, b)
+        except SnapshotFailed as failure:
+            log.warning("a diff stays as it was: %s", failure.message)
+            return None
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,25 @@ async def test_a_prompt_whose_changes_were_undone_in_its_turn_loses_its_diff(ses
     assert prompt.role == "user" and prompt.summary is not None and prompt.summary.diffs == []
 
 
+async def test_a_prompt_has_its_diff_though_the_session_s_first_snapshot_is_gone(sessions: Sessions) -> None:
+    """It was deleted after a week, or is that of the machine from which the session was imported."""
+
+    class Kept(Trees):
+        async def diff_full(self, a: str, b: str) -> list[FileDiff] | None:  # type: ignore[override]
+            return None if a == "T0" else await super().diff_full(a, b)
+
+    trees = Kept(["b"])
+    await turn(sessions, "msg_p", 1, "T0", "T1", "a")
+    await update(sessions, Trees(["a"]))
+    await turn(sessions, "msg_q", 2, "T1", "T2", "b")
+    assert await update(sessions, trees, "msg_q") == ["message.updated"]
+    assert await update(sessions, trees, "msg_q") == [] and await files_in_diff(sessions) == ["a"]
+    assert trees.asked == [("T1", "T2")]
+    assert await update(sessions, Trees(["a", "b"]), "msg_q") == ["session.updated", "session.diff"], (
+        "it was not there for a moment"
+    )
+
+
 async def test_a_diff_that_a_revert_stored_is_computed_anew_by_the_next_turn(sessions: Sessions) -> None:
     trees = Trees(["a"])
     await turn(sessions, "msg_p", 1, "T0", "T1", "a")
