@@ -35,6 +35,10 @@ class SessionDocument(SessionHistory):
         list[SessionHistory], Field(description="All descendants, parents before their children; `info.parentID` makes the tree")
     ] = []
 
+    @classmethod
+    def _always_there(cls) -> set[str]:
+        return super()._always_there() - {"children"}
+
     def histories(self) -> list[SessionHistory]:
         """The session and its descendants."""
         return [self, *self.children]

@@ -2036,7 +2036,7 @@ class SessionDocument(Wire):
     messages: list[MessageWithParts]
     todo: list[Todo]
     diff: list[FileDiff]
-    children: list[SessionHistory]
+    children: list[SessionHistory] | None = None
     """All descendants, parents before their children; `info.parentID` makes the tree"""
 
 

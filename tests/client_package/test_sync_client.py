@@ -153,6 +153,15 @@ def test_messages_and_sessions_come_newest_first_page_by_page(client: Opensessio
     assert len(paged) == 6
 
 
+@pytest.mark.parametrize("children", [None, True])
+def test_a_session_is_exported_and_imported_again(client: Opensession, children: bool | None) -> None:
+    session = client.create_session("Moved")
+    client.prompt(session.id, "think")
+    exported = client.call(operations.session_export(session.id, children=children))
+    imported = client.call(operations.session_import(exported, ids="new"))
+    assert (imported.info.title, len(list(client.messages(imported.info.id)))) == ("Moved", 2)
+
+
 def test_an_error_is_raised_by_what_it_is(client: Opensession) -> None:
     with pytest.raises(NotFound, match="Session not found: ses_nope") as missing:
         client.call(operations.session_get("ses_nope"))
