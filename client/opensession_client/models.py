@@ -797,7 +797,7 @@ class EventTuiCommandExecute(Wire):
 
 
 class EventTuiPromptAppend(Wire):
-    """Terminal clients put the text behind what stands in their prompt."""
+    """Terminal clients append the text to what stands in their prompt."""
 
     id: str
     type: Literal["tui.prompt.append"] = "tui.prompt.append"
@@ -2471,7 +2471,7 @@ class UnknownPtyError(Wire):
 
 
 class UpdateInput(Wire):
-    """`permission` is added behind the present rules; `metadata` replaces the present one."""
+    """`permission` is added after the present rules; `metadata` replaces the present one."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None

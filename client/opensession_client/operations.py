@@ -659,7 +659,7 @@ def vcs_diff(
 ) -> Operation[list[models.VcsFileDiff]]:
     """GET /vcs/diff
 
-    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
+    The changed files with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
     """
     return Operation(
         "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
@@ -1024,7 +1024,7 @@ def pty_connect(
 def tui_append_prompt(body: models.PromptText, *, directory: str | None = None) -> Operation[bool]:
     """POST /tui/append-prompt
 
-    Put text behind what stands in the prompt.
+    Append text to what stands in the prompt.
     """
     return Operation("POST", "/tui/append-prompt", bool, query={"directory": directory}, body=body)
 
