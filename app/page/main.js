@@ -314,9 +314,10 @@ function tellError({ sessionID, error }) {
 }
 
 async function start() {
-  const [agents, connected, known, config] = await Promise.all([api.agents(), api.providers(), api.commands(), api.config()]);
+  const [agents, connected, config] = await Promise.all([api.agents(), api.providers(), api.config()]);
   ({ providers } = connected);
-  commands = known;
+  // Not waited for: the list is there when all MCP servers are connected.
+  api.commands().then((known) => (commands = known), (error) => notify(errorText(error)));
   sharing = config.share !== 'disabled';
   composer.offer(agents, providers);
   composer.choose({ agent: config.default_agent, model: configuredModel(config, connected) });

@@ -171,7 +171,7 @@ class Turn:
             own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
             instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
         tools = instance.chosen_tools[key]
-        if offers := await given.mcp.offers():
+        if offers := await given.mcp.offers(in_turn=True):
             tools = tools | toolbox.external(mcp_tools(given.mcp, offers), agent)
         switched = user.tools or {}
         offered = {name: tool for name, tool in tools.items() if switched.get(name, True)}

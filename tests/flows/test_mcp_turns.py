@@ -99,11 +99,14 @@ async def test_a_call_that_never_ends_does_not_hold_up_an_abort(tmp_path: Path) 
 
 async def test_a_server_that_does_not_answer_holds_no_turn_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "TURN_WAIT_SECONDS", 0.3)
-    async with with_server(tmp_path, [say("one")], [say("two")], server=plain("deaf")) as (app, session):
+    monkeypatch.setattr(servers, "CONNECT_SECONDS", 2 * servers.CONNECT_SECONDS)
+    own = {"own": {"template": "Go further"}}
+    async with with_server(tmp_path, [say()], [say()], [say()], server=plain("deaf"), command=own) as (app, session):
         began = time.monotonic()
         await app.prompt(session, "Go")
         await app.prompt(session, "Go on")
-        assert time.monotonic() - began < servers.CONNECT_SECONDS and "read" in offered(app)
+        await app.post(f"/session/{session}/command", {"command": "own", "arguments": ""})
+        assert time.monotonic() - began < servers.CONNECT_SECONDS / 2 and "read" in offered(app)
 
 
 async def test_tools_are_asked_for_denied_and_switched_off(tmp_path: Path) -> None:
@@ -143,6 +146,17 @@ async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(tmp_pat
         "Greet with {}, !`id` @a.txt",
     ]
     assert parts(messages[0], "file") == []
+
+
+async def test_prompts_and_resources_of_a_server_are_there_however_slowly_it_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients ask for them once, when they start."""
+    monkeypatch.setattr(servers, "TURN_WAIT_SECONDS", 0)
+    async with with_server(tmp_path) as (app, _):
+        assert "plain:greet" in [command["name"] for command in await app.get("/command")]
+        await app.post("/instance/dispose")
+        assert "plain:notes" in await app.get("/experimental/resource")
 
 
 async def test_what_a_prompt_without_arguments_is_given_stands_behind_its_text(tmp_path: Path) -> None:

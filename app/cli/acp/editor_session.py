@@ -93,11 +93,11 @@ class EditorSession:
     async def _introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
         """Comes after the answer that names the session: the editor knows it only then."""
         try:
-            offered = offered_commands(await self._known_commands())
-            await self._send(update_available_commands(offered))
             for kind in ("permission", "question"):  # what a running turn, or a subagent of it, has asked before
                 for request in await self.server.get(f"/{kind}", directory=self.directory):
                     await deliver({"type": f"{kind}.asked", "properties": request})
+            offered = offered_commands(await self._known_commands())  # waits for MCP servers that are connecting
+            await self._send(update_available_commands(offered))
         except RequestError as error:
             log.error("%s cannot be introduced: %s", self.id, error)
 

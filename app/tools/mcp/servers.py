@@ -223,13 +223,15 @@ class McpServers:
 
     # What the servers offer.
 
-    async def offers(self) -> list[ServerOffers]:
-        """What the connected servers offer. Connects a lost server again, and waits a moment for one that is connecting."""
+    async def offers(self, *, in_turn: bool = False) -> list[ServerOffers]:
+        """What the connected servers offer. Connects a lost server again. Waits for those that are connecting; in a turn only a
+        moment."""
         if not self._servers:
             return []
-        connections = [self._connection_of(server) for server in self]
+        connections = [self._connection_of(server) for server in self if not server.waits_for_user]
         found = [connection for connection in connections if connection is not None]
-        await asyncio.gather(*(connection.wait_opened(TURN_WAIT_SECONDS) for connection in found))
+        within = TURN_WAIT_SECONDS if in_turn else None
+        await asyncio.gather(*(connection.wait_opened(within) for connection in found))
         return [connection.offers for connection in found]
 
     async def connection(self, name: str) -> McpConnection:

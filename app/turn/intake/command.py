@@ -95,7 +95,8 @@ class Commands:
     async def prompt(self, instance: Instance, wanted: CommandInput, last_model: ModelRef | None) -> PromptInput:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
         ProviderModelNotFoundError for an unknown model."""
-        command = _find(await all_commands(instance), wanted.command)
+        own = [command for command in instance.extensions.commands if command.name == wanted.command]
+        command = _find(own or await all_commands(instance), wanted.command)
         agent = agent_of(instance, command.agent or wanted.agent)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
