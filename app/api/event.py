@@ -26,7 +26,7 @@ from starlette.types import Receive
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.roles import READS
-from app.events.bus.base import Audience, Event, read_cursor
+from app.events.bus.base import UNKNOWN_MARK, Audience, Event, EventId, read_cursor
 from app.events.bus.frames import EventFrame, pieces
 from app.events.bus.listener import Listener
 from app.schema.base import Wire
@@ -283,8 +283,8 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         yield await _greeting(app, listener)
     else:
         user = listener.audience.owner if listener.audience else None
-        cursor = read_cursor(wanted.cursor) if user is None else app.secret.cursors(user).open(wanted.cursor)
-        async for piece in _missed(app, listener, cursor):
+        seen = read_cursor(wanted.cursor) if user is None else EventId(app.secret.cursors(user).open(wanted.cursor), UNKNOWN_MARK)
+        async for piece in _missed(app, listener, seen):
             yield piece
     if listener.form.second:
         from app.sessions.timeline import service
@@ -299,11 +299,11 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         yield b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
-async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
+async def _replayed(app: Server, listener: Listener, frames: list[EventFrame], seen: EventId) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.sessions.timeline import service
 
-        async for piece in service.with_session_events(app.timeline, frames, listener.form):
+        async for piece in service.with_session_events(app.timeline, frames, listener.form, seen):
             yield piece
     else:
         for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):
@@ -317,16 +317,20 @@ async def _greeting(app: Server, listener: Listener) -> bytes:
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
-async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
+async def _missed(app: Server, listener: Listener, seen: EventId) -> AsyncIterator[bytes]:
     """What the client missed, page by page, as it takes them. Only from the last page on does the listener keep what is
-    published: it would overflow while a slow client is sent a long replay."""
+    published: it would overflow while a slow client is sent a long replay. Of the second API's events that are made of one, the
+    client may have `seen` some."""
+    cursor = seen.seq - 1 if listener.form.second and seen.seq > 0 and seen.mark < UNKNOWN_MARK else seen.seq
     page = await _page(app, listener, cursor)
+    if page.resync and cursor < seen.seq:  # the journal begins behind what the client has seen
+        page = await _page(app, listener, seen.seq)
     greeting = Event.of(EventServerConnected(), journaled=False)
     yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)
-        async for piece in _replayed(app, listener, list(map(listener.frame, page.events))):
+        async for piece in _replayed(app, listener, list(map(listener.frame, page.events)), seen):
             yield piece
         if page.last or listener.closed:
             return

@@ -8,6 +8,7 @@ import pytest
 from running_app import RunningApp, running_app
 from user_logins import user
 
+from app.events.bus.base import UNKNOWN_MARK, read_cursor
 from app.sessions import replay
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
@@ -220,6 +221,29 @@ async def test_the_stream_of_all_events_tells_the_same_with_the_same_numbers(tmp
         assert "".join(event["data"].get("delta", "") for event in of_text) == text
     ids = [event.event_id for event in events.seen]
     assert len(ids) == len(set(ids))
+
+
+async def test_who_has_some_of_the_events_of_one_change_is_told_the_others(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[*TURNS, [{"text": "Three."}]]) as app:
+        session = await begin(app)
+        async with app.events("/api/event") as events:
+            for delivery in ("steer", "queue"):
+                await app.post(f"/api/session/{session}/prompt", {"prompt": {"text": delivery}, "delivery": delivery})
+            await events.until("session.idle", count=2)
+        told_first = [(event.event_id, event.type) for event in events.seen if not is_of_moment(event.event_id)]
+        assert ("session.next.prompted" in {kind for _, kind in told_first}) and "prompt.queued" in {
+            kind for _, kind in told_first
+        }
+        for number, (seen, _) in enumerate(told_first[:-1], start=1):
+            rest = told_first[number:]
+            async with app.events("/api/event", cursor=seen) as again:
+                await again.until("session.idle", count=[kind for _, kind in rest].count("session.idle"))
+            assert [(event.event_id, event.type) for event in again.seen if not is_of_moment(event.event_id)] == rest
+
+
+def is_of_moment(event_id: str) -> bool:
+    """Of no event of the journal, or one that gets another id each time."""
+    return read_cursor(event_id).mark >= UNKNOWN_MARK
 
 
 async def test_what_was_missed_on_the_stream_of_all_events_is_told_too(tmp_path: Path) -> None:

@@ -20,8 +20,12 @@ PREFIX = "evt_"
 NEVER_GIVEN = -1
 """What an unknown id reads as: a cursor that is too old."""
 
-_WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})[0-9a-f]{{13}}")
+_WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})([0-9a-f]{{13}})")
 _MAX_SEQ = 16**13 - 1
+
+
+UNKNOWN_MARK = 1 << 40
+"""From here on marks tell nothing but an order. Smaller ones are of events that are made of the journal's event."""
 
 
 @cache
@@ -52,11 +56,12 @@ class EventId(NamedTuple):
         return b"evt_%013x%013x" % self
 
 
-def read_cursor(cursor: str) -> int:
-    """The sequence of an event's id, or of the number in an `id:` line."""
+def read_cursor(cursor: str) -> EventId:
+    """An event's id, or the number in an `id:` line, which stands for all that is made of the event too."""
     if written := _WRITTEN.fullmatch(cursor):
-        return int(written[1], 16)
-    return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else NEVER_GIVEN
+        return EventId(int(written[1], 16), int(written[2], 16))
+    is_number = cursor.isascii() and cursor.isdigit() and len(cursor) < 19
+    return EventId(int(cursor) if is_number else NEVER_GIVEN, UNKNOWN_MARK)
 
 
 @dataclass(frozen=True, slots=True)

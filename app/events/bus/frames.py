@@ -85,10 +85,9 @@ class EventFrame:
     def written(self, form: Format) -> bytes:
         made = self._written.get(form)
         if made is None:
-            made = form.written(self.id, self.event)
-            if form.second and (own := _second_api_event(self.event)):
-                made += form.written(EventId.behind(self.event.seq or 0), own)
-            self._written[form] = made
+            made = self._written[form] = form.written(self.id, self.event) + (
+                own_written(self.event, form) if form.second else b""
+            )
         return made
 
 
@@ -142,12 +141,13 @@ Frame = EventFrame | PartFrame
 # Requests to the user, of which the second API has events of its own beside the first API's.
 
 
-def _second_api_event(event: Event) -> Event | None:
+def own_written(event: Event, form: Format) -> bytes:
+    """Empty for an event of which the second API has none of its own."""
     if event.type not in _OWN:
-        return None
+        return b""
     own, translate = _OWN[event.type]
-    data = orjson.Fragment(translate(event.properties))
-    return Event(own, orjson.dumps({"type": own, "properties": data}), directory=event.directory, journaled=False)
+    payload = orjson.dumps({"type": own, "properties": orjson.Fragment(translate(event.properties))})
+    return form.written(EventId.behind(event.seq or 0), Event(own, payload, directory=event.directory, journaled=False))
 
 
 def _v2_request(properties: bytes) -> bytes:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import orjson
 
-from app.events.bus.base import Event, EventId, StreamingParts
-from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
+from app.events.bus.base import NEVER_GIVEN, Event, EventId, StreamingParts
+from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, own_written, pieces
 from app.events.bus.listener import Listener
 from app.record.engine import Connection
 from app.record.repositories import journal_rows, message_rows, session_rows, work_rows
@@ -258,9 +258,10 @@ def _translated_by_seq(connection: Connection, published: Sequence[Event]) -> di
         of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
     translated: dict[int, list[TimelineEvent]] = {}
     for session_id, seqs in of_session.items():
-        journal = [event for event in _journal(connection, session_id, min(seqs) - 1, max(seqs)) if event.seq in seqs]
-        for each in _translated(connection, session_id, journal):
-            translated.setdefault(place_of(each.durable.seq).journal_seq, []).append(each)
+        begin = journal_rows.commit_begin(connection, session_id, min(seqs))  # as `_events` does
+        for each in _translated(connection, session_id, _journal(connection, session_id, begin - 1, max(seqs))):
+            if (seq := place_of(each.durable.seq).journal_seq) in seqs:
+                translated.setdefault(seq, []).append(each)
     return translated
 
 
@@ -298,23 +299,29 @@ async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes
             yield piece
 
 
-async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
+async def with_session_events(
+    timeline: Timeline, frames: Sequence[Frame], form: Format, seen: EventId = EventId(NEVER_GIVEN)
+) -> AsyncIterator[bytes]:
+    """Only what has come behind `seen`."""
     await timeline.translate_frames(frame for frame in frames if isinstance(frame, EventFrame))
     for frame in frames:
-        if isinstance(frame, PartFrame) or not frame.event.is_second_only:
+        if frame.id == seen and isinstance(frame, EventFrame):
+            yield own_written(frame.event, form)
+        elif frame.id > seen and (isinstance(frame, PartFrame) or not frame.event.is_second_only):
             for piece in pieces([frame], form):
                 yield piece
-        yield b"".join(_beside(frame, form))
+        yield b"".join(_beside(frame, form, seen))
 
 
-def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
+def _beside(frame: Frame, form: Format, seen: EventId) -> Iterator[bytes]:
     if isinstance(frame, PartFrame):
         yield from _text_events(frame, form)
         return
     for event in frame.translated or ():
-        if event.type not in _ALREADY_SENT:
+        event_id = id_of_number(event.durable.seq)
+        if event.type not in _ALREADY_SENT and event_id > seen:
             content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
-            yield _encoded(id_of_number(event.durable.seq), content, frame.directory, form)
+            yield _encoded(event_id, content, frame.directory, form)
 
 
 def _text_events(frame: PartFrame, form: Format) -> Iterator[bytes]:
