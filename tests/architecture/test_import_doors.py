@@ -64,7 +64,7 @@ OWN_PROGRAMS = {
     "tools/mcp/stdio.py": "what app.project.sandbox.scope describes, as mcp/stdio.py asks for it",
     "turn/intake/command.py": "what app.project.sandbox.scope describes",
 }
-PLAIN_PROGRAMS = {"project/sandbox/sandbox.py"}
+PLAIN_PROGRAMS = {"project/sandbox/sandbox.py", "tools/builtin/webfetch.py"}
 """Where a Program may be made."""
 
 

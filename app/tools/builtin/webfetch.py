@@ -3,16 +3,19 @@
 import asyncio
 import codecs
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from app.project.sandbox.scope import Program
 from app.schema.base import Wire
+from app.tools import page_text, process
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tools.web import AddressDenied, FetchFailed, PinnedRequests, WebPage, fetch
-
-if TYPE_CHECKING:
-    from bs4 import BeautifulSoup
+from app.util import environment, processes
 
 PageFormat = Literal["text", "markdown", "html"]
 
@@ -39,15 +42,6 @@ _AS_BROWSERS_READ = {
 }
 """Character sets that stand for larger ones: most pages that name these use characters of those, such as quotation marks."""
 _TEXT_WITH_NULS = ("utf-16", "utf-32")
-
-_NOT_CONTENT = frozenset({"script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "head"})
-_BLOCKS = frozenset(
-    """address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main
-    nav ol option p pre section table tr ul""".split()  # noqa: SIM905
-)
-_CELLS = frozenset({"td", "th"})
-_BLANK_LINES = re.compile(r"\n{3,}")
-_SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
 class WebFetchParameters(Wire):
@@ -79,7 +73,8 @@ class WebFetchTool(Tool[WebFetchParameters]):
         try:
             async with asyncio.timeout(seconds):
                 page = await fetch(self._requests, args.url, headers, MAX_BYTES)
-                output = await asyncio.to_thread(_render, page, args.format)
+                text = await asyncio.to_thread(_decode, page)
+                output = await _converted(text, args.format) if args.format != "html" and _is_html(page) else text
         except TimeoutError:
             raise ToolTimeout(f"{args.url} did not answer within {seconds:g} seconds") from None
         except (FetchFailed, AddressDenied) as error:
@@ -87,11 +82,17 @@ class WebFetchTool(Tool[WebFetchParameters]):
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
 
-def _render(page: WebPage, wanted: PageFormat) -> str:
-    text = _decode(page)
-    if wanted == "html" or not _is_html(page):
-        return text
-    return to_markdown(text) if wanted == "markdown" else to_text(text)
+async def _converted(html: str, wanted: PageFormat) -> str:
+    """Ends with the time of the call, however long the parser would take. Raises ToolError."""
+    program = Program([sys.executable, "-I", page_text.__file__, wanted], Path("/"), environment.minimal())
+    child = await process.spawn(program, processes.new(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    try:
+        output, _ = await child.communicate(html.encode(errors="replace"))
+    finally:
+        await asyncio.shield(process.end_group(child))
+    if child.returncode:
+        raise ToolError(f"The page cannot be converted to {wanted}: fetch it with the format html")
+    return output.decode()
 
 
 def _is_html(page: WebPage) -> bool:
@@ -124,62 +125,3 @@ def _known_text_encoding(name: str) -> str | None:
     except (LookupError, ValueError):
         return None
     return _AS_BROWSERS_READ.get(known, known) if known.startswith(_CHARACTER_SETS) else None
-
-
-def to_markdown(html: str) -> str:
-    """Headings with `#`, no scripts or styles. Falls back to plain text if the nesting is too deep to convert."""
-    from markdownify import MarkdownConverter
-
-    try:
-        markdown: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(_content(html))
-    except RecursionError:
-        return to_text(html)
-    return _normalise_blank_lines(markdown)
-
-
-def to_text(html: str) -> str:
-    """The visible text, each block on its own lines. Not recursive, so that the nesting may have any depth."""
-    lines = (_SPACES.sub(" ", line).strip() for line in "".join(_text_pieces(_content(html))).split("\n"))
-    return _normalise_blank_lines("\n".join(lines))
-
-
-def _content(html: str) -> "BeautifulSoup":
-    """The document without elements that show no text."""
-    from bs4 import BeautifulSoup
-    from bs4.exceptions import ParserRejectedMarkup
-
-    try:
-        soup = BeautifulSoup(html, "html.parser")
-    except ParserRejectedMarkup:  # for an unknown word after `<![`
-        soup = BeautifulSoup(html.replace("<![", "&lt;!["), "html.parser")
-    for element in soup.find_all(sorted(_NOT_CONTENT)):
-        element.decompose()
-    return soup
-
-
-def _text_pieces(soup: "BeautifulSoup") -> list[str]:
-    """The texts in order, with separators where blocks and cells begin and end."""
-    from bs4.element import NavigableString, Tag
-
-    pieces: list[str] = []
-    open_tags: list[Tag] = []
-    for node in soup.descendants:
-        while open_tags and open_tags[-1] is not node.parent:
-            pieces.append(_separator(open_tags.pop().name))
-        if isinstance(node, Tag):
-            pieces.append(_separator(node.name))
-            if node.contents:
-                open_tags.append(node)
-        elif type(node) is NavigableString:  # a comment is a subclass
-            pieces.append(_SPACES.sub(" ", node))
-    return pieces
-
-
-def _separator(tag: str) -> str:
-    if tag in _BLOCKS:
-        return "\n"
-    return " " if tag in _CELLS else ""
-
-
-def _normalise_blank_lines(text: str) -> str:
-    return _BLANK_LINES.sub("\n\n", text).strip()

@@ -4,6 +4,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,7 +15,8 @@ from tool_host import FakeHost, run
 from app.permissions.service import PermissionRejected
 from app.tools import web
 from app.tools.base import ToolContext, ToolError, ToolResult
-from app.tools.builtin.webfetch import MAX_BYTES, WebFetchTool, to_markdown, to_text
+from app.tools.builtin.webfetch import MAX_BYTES, WebFetchTool
+from app.tools.page_text import to_markdown, to_text
 from app.tools.web import Address, PinnedRequests, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
@@ -290,6 +292,19 @@ async def test_the_certificate_must_be_the_hosts(ctx: ToolContext, certificate: 
         else:
             with pytest.raises(ToolError, match=error):
                 await fetching
+
+
+@pytest.mark.parametrize("html", ["<a" + " " * 100_000, "<a b='" * 30_000])
+async def test_markup_that_takes_hours_is_given_up_and_holds_nobody_up(ctx: ToolContext, site: Site, html: str) -> None:
+    site.pages["/"] = answer(html.encode(), "text/html")
+    fetching, began = asyncio.create_task(fetch(ctx, site.url("/"), timeout=2)), time.monotonic()
+    while not fetching.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - before < 1
+    with pytest.raises(ToolError, match="within 2 seconds"):
+        await fetching
+    assert time.monotonic() - began < 4
 
 
 # What HTML becomes.
