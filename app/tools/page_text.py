@@ -4,6 +4,7 @@ it Python's parser computes for hours, and while it looks for the end of a tag n
 import re
 import resource
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def _normalise_blank_lines(text: str) -> str:
 
 def main(wanted: str) -> None:
     """From standard input to standard output."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    with suppress(ValueError, OSError):  # the limit is lower already
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     html = sys.stdin.buffer.read().decode()
     text = to_markdown(html) if wanted == "markdown" else to_text(html)
     sys.stdout.buffer.write(text[:MAX_CHARACTERS].encode(errors="replace"))
