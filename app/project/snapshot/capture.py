@@ -105,12 +105,10 @@ class Worktree:
         return "captured"
 
     def _is_reachable(self, path: str) -> bool:
-        folder, _, _ = path.rpartition("/")
-        return not folder or self._is_real(folder)
+        """Not recursive, so that folders may have any depth."""
+        return all(self._is_real(path[:at]) for at, letter in enumerate(path) if letter == "/")
 
     def _is_real_directory(self, folder: str) -> bool:
-        if not self._is_reachable(folder):
-            return False
         with suppress(FileNotFoundError, NotADirectoryError):
             return not stat.S_ISLNK(os.lstat(folder, dir_fd=self._root).st_mode)
         return True

@@ -1,7 +1,7 @@
 """Tools that look for something: list, glob, grep, and lsp, which asks language servers."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -60,28 +60,18 @@ class ListTool(_Search[ListParameters]):
 def _render(directory: Path, listing: SearchResult[Path]) -> str:
     names = [search.json_text(path.relative_to(directory)) for path in listing.items]
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
-    lines = [f"{search.json_text(directory)}/", *_lines(_tree(names), depth=1)]
+    lines = [f"{search.json_text(directory)}/", *_tree(names)]
     return "\n".join(lines + listing.notes(more))
 
 
-_Tree = dict[str, "_Tree"]
-"""What is in a folder, by name. A file is an empty one: empty folders are not listed."""
-
-
-def _tree(paths: Iterable[str]) -> _Tree:
-    root: _Tree = {}
-    for path in paths:
-        here = root
-        for name in path.split("/"):
-            here = here.setdefault(name, {})
-    return root
-
-
-def _lines(folder: _Tree, depth: int) -> list[str]:
-    """Directories first, then files, each sorted by name."""
-    indent, folders = "  " * depth, [name for name in sorted(folder) if folder[name]]
-    below = [line for name in folders for line in (f"{indent}{name}/", *_lines(folder[name], depth + 1))]
-    return below + [f"{indent}{name}" for name in sorted(folder) if not folder[name]]
+def _tree(names: Iterable[str]) -> Iterator[str]:
+    """Directories first, then files, each sorted by name. Empty folders are not listed."""
+    paths = ([*((0, folder) for folder in folders), (1, file)] for *folders, file in (name.split("/") for name in names))
+    shown: list[tuple[int, str]] = []
+    for path in sorted(paths):
+        begin = next((at for at, (before, now) in enumerate(zip(shown, path, strict=False)) if before != now), len(shown))
+        yield from (f"{'  ' * (at + 1)}{name}{'' if is_file else '/'}" for at, (is_file, name) in enumerate(path) if at >= begin)
+        shown = path
 
 
 class GlobParameters(Wire):

@@ -195,6 +195,15 @@ class TestList:
         )
         assert result.metadata == {"count": 5, "truncated": False}
 
+    async def test_folders_of_any_depth(self, ctx: ToolContext, project: Path) -> None:
+        deep = str(project)
+        for _ in range(600):
+            os.mkdir(deep := f"{deep}/d")
+        write(Path(deep, "a.txt"), "needle")
+        listed = await run(ListTool(OFF), ctx)
+        assert [line.strip() for line in listed.output.splitlines()[1:]] == [*["d/"] * 600, "a.txt"]
+        assert f"{deep}/a.txt" in (await run_glob(ctx, "*.txt")).output
+
     async def test_the_first_hundred_by_path(self, ctx: ToolContext, project: Path) -> None:
         for number in range(120):
             write(project / f"f{number:03}.txt")

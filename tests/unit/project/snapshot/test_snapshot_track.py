@@ -43,6 +43,14 @@ async def test_the_projects_repository_is_left_alone(project: Project, snapshots
     assert stamps() == before
 
 
+async def test_folders_of_any_depth(project: Project, snapshots: Snapshots) -> None:
+    folder, name = str(project.root), "/".join([*["d"] * 600, "a.txt"])
+    for _ in range(600):
+        os.mkdir(folder := f"{folder}/d")
+    Path(folder, "a.txt").write_text("a")
+    assert project.held(await snapshots.track()) == {name}
+
+
 async def test_names_of_all_kinds_but_those_that_are_not_utf8(project: Project, snapshots: Snapshots) -> None:
     names = {
         "naïve/日本.txt",
