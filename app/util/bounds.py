@@ -17,7 +17,8 @@ from pydantic_core import to_json
 DEEPEST = 200
 """Pydantic writes no value that is nested more than 255 deep, and a body stands inside other values."""
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+"""One without an end goes to the end of the text: the next one would be looked for at each of its quotes."""
 
 
 def has_more_values(body: bytes, most: int) -> bool:
