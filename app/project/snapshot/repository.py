@@ -123,6 +123,8 @@ class Repository:
         self._noted = None
         self._rules_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in ("HEAD.lock", "config.lock"):  # of a git that was killed here
+            (self.git_dir / left).unlink(missing_ok=True)
         made = replace(self._project, directory=HeldDirectory(self.git_dir), also=(), repository=None)
         result = await made.run("init", "--quiet", "--bare", "--template=", self.git_dir, env=_INIT_ENVIRONMENT)
         if not result.ok:
