@@ -38,6 +38,8 @@ from app.util import environment
 from app.util.project_files import ProjectBounds
 
 _ALL_LAYERS = "the merged configuration"
+MAX_MCP_SERVERS = 100
+"""Each may be a program, which takes three descriptors of this process."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def load(
     _require_few_values([layer.content for layer in layers])
     split = None if bounds.trusted else _split(layers)
     merged = _merged(layers)
+    if len(merged.get("mcp", ())) > MAX_MCP_SERVERS:
+        raise ConfigInvalidError(_ALL_LAYERS, f"mcp has more than {MAX_MCP_SERVERS} servers")
     if split is not None:
         merged |= _programs(split, merged.keys())
     finished = finish(merged, flags)

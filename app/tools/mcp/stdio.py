@@ -23,6 +23,7 @@ from app.tools.mcp.values import McpFailure, McpTarget, McpWatch
 from app.util import bounds, processes
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.processes import pipe
+from app.util.tasks import ProcessLocks
 
 MAX_UNREADABLE = 100
 """Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
@@ -32,6 +33,9 @@ _LOOK_SECONDS = 0.01
 _TAIL_BYTES = 2000
 _STDERR_MOMENT = 0.2
 """Seconds that a program's last words on standard error may take to arrive after its end."""
+
+_starting = ProcessLocks()
+"""A start holds the event loop for some milliseconds: others are served before the next one."""
 
 
 @asynccontextmanager
@@ -71,8 +75,9 @@ async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIt
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
     # asyncio's own would stay open as long as a process that has inherited them
     async with pipe() as (errors, sink), pipe(bounds.MAX_EVENT_BYTES) as (output, output_sink):
-        with sink, output_sink:
-            process = await _start(program, mark, output_sink, sink)
+        async with _starting.lock("program"):
+            with sink, output_sink:
+                process = await _start(program, mark, output_sink, sink)
         received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
         pipes = _Pipes(process, output, errors, received, watch)

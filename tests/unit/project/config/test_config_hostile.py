@@ -266,6 +266,16 @@ def test_all_layers_of_many_values_are_refused_and_so_are_agents_of_many_rules(w
         world.load()
 
 
+def test_a_project_has_not_any_number_of_mcp_servers(world: Any) -> None:
+    """400 programs, started at once, held everybody up for 12 seconds, and took the descriptors that connections need."""
+    servers = {str(number): {"type": "local", "command": ["true"]} for number in range(101)}
+    world.project({"mcp": servers})
+    with pytest.raises(ServiceError, match="mcp has more than 100 servers"):
+        world.load()
+    world.project({"mcp": dict(list(servers.items())[1:])})
+    assert len(world.load().config.mcp) == 100
+
+
 @pytest.mark.parametrize("kind", FRONTMATTERS)
 @pytest.mark.parametrize("place", ["agent/x.md", "command/x.md", "skill/x/SKILL.md"])
 def test_a_frontmatter_takes_neither_long_nor_much_memory_and_is_named(world: Any, kind: str, place: str) -> None:
