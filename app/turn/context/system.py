@@ -18,7 +18,7 @@ from app.schema.model import Agent, Model
 from app.schema.part import Completed
 from app.util import clock
 from app.util.bounds import IDENTITY, require_identity
-from app.util.environment import home, opencode_config_dir
+from app.util.environment import home, opencode_config_dir, system_tls
 from app.util.project_files import (
     MAX_ALL_BYTES,
     MAX_BYTES,
@@ -100,8 +100,10 @@ class InstructionPages:
         self._pages: dict[str, _InstructionPage] = {}
 
     async def texts(self, urls: Sequence[str]) -> list[tuple[str, str]]:
-        """(url, text) of each page. Waits only for a page's first fetch, up to `first_wait`."""
-        pages = [self._get(url) for url in urls]
+        """(url, text) of each page, of MAX_PAGES at most. Waits only for a page's first fetch, up to `first_wait`."""
+        if len(urls) > MAX_PAGES:
+            warn_once(log, f"left out of the instructions: {len(urls) - MAX_PAGES} pages, from {urls[MAX_PAGES]} on")
+        pages = [self._get(url) for url in urls[:MAX_PAGES]]
         now = time.monotonic()
         new = {page.fetching: page.waited_for_until - now for page in pages if page.fetching and page.waited_for_until > now}
         if new:
@@ -150,7 +152,7 @@ async def _download(page: _InstructionPage) -> str | None:
     import httpx2
 
     async with (
-        httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True) as client,
+        httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True, verify=system_tls()) as client,
         client.stream("GET", page.url, headers=IDENTITY) as answer,
     ):
         if answer.is_success:

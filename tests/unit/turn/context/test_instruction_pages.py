@@ -125,3 +125,6 @@ async def test_so_many_pages_are_kept(made: Make, monkeypatch: pytest.MonkeyPatc
         for page in (one, two, one, three, one, two):
             await text(pages, page.url)
         assert [len(page.requests) for page in (one, two, three)] == [1, 2, 1]
+        for _ in range(3):
+            assert await pages.texts([one.url, two.url, three.url]) == [(one.url, "1"), (two.url, "2")]
+        assert len(three.requests) == 1, "pages that would put each other out are left out"
