@@ -11,7 +11,7 @@ import pytest
 from obstacles import OBSTACLES, SECRET, SPECIAL, put
 from postgres import PostgresServer, migrated
 from redis_server import running_redis
-from running_app import running_app
+from running_app import make_workspace, running_app
 from running_server import free_port
 from sqlalchemy import make_url, text
 from turns import bash, configured, say, talking, texts
@@ -29,10 +29,14 @@ async def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a server that has stopped, in whose directory the command is run."""
     async with talking(tmp_path, turns=[[bash("echo new > b.txt")], [say("So it is.")]], title="The one") as (app, made):
         await app.prompt(made, "Go")
-    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("OPENCODE_TEST_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path / "workspace")
+    go_there(tmp_path, monkeypatch)
     return str(made)
+
+
+def go_there(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(base / "data"))
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(base))
+    monkeypatch.chdir(base / "workspace")
 
 
 def doctor(*options: str) -> tuple[int, str]:
@@ -155,10 +159,9 @@ def test_a_first_start_has_nothing_to_repair(tmp_path: Path, session: str) -> No
 
 
 @pytest.mark.parametrize("kind", OBSTACLES)
-async def test_what_of_a_project_is_not_read_is_named(
-    tmp_path: Path, session: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs, workspace = tmp_path / "theirs.md", tmp_path / "workspace"
+def test_what_of_a_project_is_not_read_is_named(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, workspace = tmp_path / "theirs.md", make_workspace(tmp_path / "workspace")
+    go_there(tmp_path, monkeypatch)
     theirs.write_text(SECRET)
     paths = [workspace / name for name in ("opencode.json", "AGENTS.md", ".opencode/agent/x.md", ".claude/skills/x/SKILL.md")]
     paths += [workspace / ".git/info/exclude"] if kind in SPECIAL else []
@@ -167,7 +170,7 @@ async def test_what_of_a_project_is_not_read_is_named(
         monkeypatch.chdir(path.parent)
         put(kind, path, theirs)
     monkeypatch.chdir(workspace)
-    code, output = await asyncio.to_thread(doctor)
+    code, output = doctor()
     assert code == 1 and SECRET not in output
     assert [path for path in paths if str(path) not in output.replace("\n", "")] == []
 

@@ -17,7 +17,7 @@ from sandboxed import needs_sandbox
 from turns import call, configured, priced, say, until
 from user_logins import user
 
-from app.workspace.lsp import servers
+from app.workspace.lsp import client, servers
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_language_server.py"
 
@@ -111,8 +111,11 @@ async def test_one_that_is_dead_or_hostile_costs_little_and_breaks_nothing(tmp_p
         assert "wrong 2" in found[-1]["output"]
 
 
-async def test_one_that_does_not_read_is_ended_before_much_waits_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(tmp_path, *(edit(str(number) * 1_900_000) for number in range(7)), server=fake("deaf")) as app:
+async def test_one_that_does_not_read_is_ended_before_much_waits_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_UNREAD_BYTES", 1_000_000)
+    async with serving(tmp_path, *(edit(str(number) * 240_000) for number in range(7)), server=fake("deaf")) as app:
         found = await played(app)
     assert [state["status"] for state in found] == ["completed"] * 7
     assert "does not read what it is sent" in caplog.text

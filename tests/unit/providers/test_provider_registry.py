@@ -52,25 +52,27 @@ def test_a_key_and_a_conversation_go_to_no_server_that_nobody_named(package: str
         providers.provider_for(model(npm=package))
 
 
-@pytest.mark.parametrize(
-    ("package", "loaded"),
-    [("scripted", []), (Npm.OPENAI_COMPATIBLE, ["openai"]), (Npm.OPENAI, ["openai"]), (Npm.ANTHROPIC, ["anthropic"])],
-)
-def test_an_sdk_is_loaded_for_the_providers_that_need_it_and_for_no_list(package: str, loaded: list[str]) -> None:
+def test_an_sdk_is_loaded_for_the_providers_that_need_it_and_for_no_list() -> None:
+    """Each is asked for in a process of its own: a fork of one that has loaded none."""
+    wanted = {"scripted": [], Npm.OPENAI_COMPATIBLE: ["openai"], Npm.OPENAI: ["openai"], Npm.ANTHROPIC: ["anthropic"]}
     program = f"""
-import asyncio, sys
+import asyncio, os, sys
 from app.providers import registry, selection
 from app.providers.catalogue import Catalogue
 from app.providers.connected import ProviderSettings, assemble
-settings = ProviderSettings(entries={{"f": {{"models": {{"m": {{}}}}, "npm": {str(package)!r}, "options": {{"baseURL": "http://x"}}}}}})
-connected = assemble(Catalogue(), settings, {{}}, {{}})
-selection.config_providers(connected).wire_json()
-listed = [name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules]
-asyncio.run(registry.Providers(connected).load(list(connected["f"].models.values())))
-print(listed, [name for name in ("openai", "anthropic") if name in sys.modules])
+for package in {[str(package) for package in wanted]!r}:
+    if os.fork() == 0:
+        entry = {{"models": {{"m": {{}}}}, "npm": package, "options": {{"baseURL": "http://x"}}}}
+        connected = assemble(Catalogue(), ProviderSettings(entries={{"f": entry}}), {{}}, {{}})
+        selection.config_providers(connected).wire_json()
+        listed = [name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules]
+        asyncio.run(registry.Providers(connected).load(list(connected["f"].models.values())))
+        print(listed, [name for name in ("openai", "anthropic") if name in sys.modules])
+        sys.exit()
+    assert os.wait()[1] == 0
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"[] {loaded}"
+    assert done.stdout.splitlines() == [f"[] {loaded}" for loaded in wanted.values()]
 
 
 async def test_models_of_one_endpoint_share_an_adapter_until_it_is_closed() -> None:
