@@ -1,13 +1,11 @@
-import asyncio
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost
 
-from app.permissions.service import PermissionDenied
 from app.project.sandbox.sandbox import OFF
 from app.tools.base import ToolContext, ToolError, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
@@ -79,22 +77,6 @@ async def test_hidden_variables_do_not_reach_the_command(ctx: ToolContext) -> No
     assert "GREETING=hi" in output
 
 
-async def test_output_is_shown_while_the_command_runs(make_ctx: MakeContext, project: Path) -> None:
-    seen_while_running: list[str] = []
-
-    class Watching(FakeHost):
-        async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-            assert metadata
-            seen_while_running.append(metadata["output"])
-            if "ready" in metadata["output"]:
-                (project / "go").touch()
-
-    script = "echo ready; while ! test -e go; do sleep 0.01; done; echo done"
-    result = await run(make_ctx(host=Watching()), script, timeout=10_000)
-    assert result.output == "ready\ndone\n"
-    assert seen_while_running[:2] == ["", "ready\n"]
-
-
 async def test_updates_are_few_however_many_chunks(ctx: ToolContext, host: FakeHost) -> None:
     begun = time.monotonic()
     await run(ctx, "i=0; while [ $i -lt 300 ]; do echo $i; /bin/true; i=$((i+1)); done")
@@ -112,18 +94,6 @@ async def test_a_command_that_takes_too_long_is_ended_and_told_of(ctx: ToolConte
     assert "50 ms" in tool.description
 
 
-async def test_an_abort_leaves_the_last_output_shown(ctx: ToolContext, host: FakeHost, project: Path) -> None:
-    task = asyncio.create_task(run(ctx, "echo begun; touch up; while :; do sleep 0.05; done"))
-    async with asyncio.timeout(60):
-        while not (project / "up").exists():
-            await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    last = host.updates[-1]["metadata"]["output"]
-    assert last.startswith("begun\n") and "<bash_metadata>" in last
-
-
 async def test_each_command_is_asked_about_after_the_paths_outside(ctx: ToolContext, host: FakeHost) -> None:
     chain, outside = "git --version --short && echo hi | cat", "cat /etc/hosts >/dev/null"
     for line in (chain, outside):
@@ -135,13 +105,6 @@ async def test_each_command_is_asked_about_after_the_paths_outside(ctx: ToolCont
     ]
     assert [ask.metadata["command"] for ask in host.asks] == [chain, outside, outside]
     assert [subject.pattern for subject in host.asks[0].subjects] == host.asks[0].patterns
-
-
-async def test_nothing_runs_when_refused(ctx: ToolContext, host: FakeHost, project: Path) -> None:
-    host.refuse = PermissionDenied([])
-    with pytest.raises(PermissionDenied):
-        await run(ctx, "touch made")
-    assert not (project / "made").exists()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from app.record.writer import Lease
 from app.schema.errors import SessionBusy
 from app.schema.session import Busy
 from app.sessions.lease import Leases
-from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
+from app.sessions.live import EndOfRun, LiveSession, LiveSessions, WorkKind
 from app.sessions.rows import message_row
 from app.turn.runs.turns import Turns, TurnWork
 
@@ -137,19 +137,6 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
     turn.may_end.set()
     await prompt
     assert not live.is_held
-
-
-async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_word(running: Running) -> None:
-    live, deletion = running.live, SessionWork(kind=WorkKind.DELETE, directory="/w")
-    live.begin(deletion)
-    prompt = running.prompt()
-    await asyncio.sleep(0)
-    announced = len(running.sessions.announced)
-    live.discard()
-    live.end(deletion)
-    await prompt
-    assert running.begun == [] and len(running.sessions.announced) == announced
-    assert not running.sessions_at_work.is_running("ses_1") and not running.live.is_held
 
 
 # Other servers of the database.
