@@ -212,7 +212,10 @@ SECOND: list[Row] = [
     ("GET /api/session/xyz", None, 400, "sessionID"),
     *each("POST /api/session/SESSION/prompt", "prompt.text", {"prompt": {}}),
     *wrong("POST /api/session/SESSION/prompt", {"prompt": {"text": "x"}}, delivery="x", id="x"),
-    *each("POST /api/session/SESSION/prompt", "prompt.files", {"prompt": {"text": "x", "files": [{"uri": "file:///none.txt"}]}}),
+    *[
+        ("POST /api/session/SESSION/prompt", {"prompt": {"text": "x", "files": [{"uri": uri}]}}, 400, "prompt.files")
+        for uri in ("file:///none.txt", "none.txt", "http://[", "data:text/plain;base64,x")
+    ],
     *each("POST /api/session/SESSION/agent", "agent", {"agent": "nobody"}),
     *each("POST /api/session/SESSION/model", "model.providerID", {"model": {"id": "x"}}),
     *each("POST /api/session/SESSION/model", "model", {"model": {"id": "none", "providerID": "scripted"}}),

@@ -1,7 +1,7 @@
 """Prompts of the second API: each is admitted to a session once, however often it is sent, and begun unless it says otherwise."""
 
 import mimetypes
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from app.permissions.service import PermissionCheck, Permissions
 from app.record.repositories import journal_rows
@@ -25,6 +25,7 @@ from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import Timeline, stored_prompts
 from app.turn import hooks
 from app.turn.intake.intake import agent_of, default_model_of
+from app.turn.intake.prompt_parts import split_url
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.util import ids
@@ -45,8 +46,8 @@ class Admissions:
         prompted = await self._store.session_to_prompt(session_id)
         message_id = wanted.id or ids.ascending("message")
         newest_before = await self._store.query(journal_rows.newest_seq)
-        prompt = await self._prompt_input(instance, prompted, message_id, wanted)
         try:
+            prompt = await self._prompt_input(instance, prompted, message_id, wanted)
             await self._accept(instance, prompted, prompt, wanted)
         except BadRequest as wrong:
             raise _in_words_of_this_api(wrong) from None
@@ -95,7 +96,7 @@ class Admissions:
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
     """An error of the first API's `parts` as one of `files`: text and agents cannot be wrong."""
     [issue] = wrong.issues
-    return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"] == ["parts"] else wrong
+    return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"][:1] == ["parts"] else wrong
 
 
 def prompt_parts(prompt: SentPrompt) -> list[PartInput]:
@@ -111,7 +112,7 @@ def _file_part(file: PromptFile) -> FilePartInput:
         filename=file.name,
         description=file.description,
         url=file.uri,
-        source=FileSource(text=source, path=file.name or unquote(urlsplit(file.uri).path)) if source else None,
+        source=FileSource(text=source, path=file.name or unquote(split_url(file.uri).path)) if source else None,
     )
 
 
@@ -121,7 +122,7 @@ def mime_of(file: PromptFile) -> str:
         return file.mime
     if file.uri.startswith("data:"):
         return file.uri[len("data:") :].partition(",")[0].partition(";")[0] or "text/plain"
-    guessed = mimetypes.guess_type(unquote(urlsplit(file.uri).path))[0] or ""
+    guessed = mimetypes.guess_type(unquote(split_url(file.uri).path))[0] or ""
     return guessed if guessed.startswith(_NOT_TEXT) else "text/plain"
 
 

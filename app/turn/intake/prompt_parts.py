@@ -129,7 +129,7 @@ class PromptParts:
         """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file does not exist."""
         if isinstance(part.source, ResourceSource):
             return await self._of_resource(file, part.source)
-        url = _split(part.url)
+        url = split_url(part.url)
         if url.scheme == "file":
             return await self._of_path(file, Path(unquote(url.path)), url)
         if url.scheme == "data" and part.mime == "text/plain":
@@ -207,7 +207,8 @@ def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> li
     return [file.part(mime=first.mime, url=first.url), *map(file.extra, others)]
 
 
-def _split(url: str) -> SplitResult:
+def split_url(url: str) -> SplitResult:
+    """Raises BadRequest."""
     try:
         split = urlsplit(url)
     except ValueError as error:
