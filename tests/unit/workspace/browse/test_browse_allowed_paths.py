@@ -10,8 +10,8 @@ from git_files import git, server_git
 
 from app.project.location import Location
 from app.util.project_files import HeldDirectory, path_of
+from app.workspace.browse.allowed_paths import AllowedPaths, FileForbidden
 from app.workspace.browse.content import list_directory, read, view_file
-from app.workspace.browse.reach import AllowedPaths, FileForbidden
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def reach_of(directory: Path, worktree: str = "/", allowed: Path | None = None) -> AllowedPaths:
+def paths_in(directory: Path, worktree: str = "/", allowed: Path | None = None) -> AllowedPaths:
     location = Location(str(directory), "global", worktree, is_git=False)
     top = directory if worktree == "/" else Path(worktree)
     held = [HeldDirectory(top), HeldDirectory(directory)]
@@ -32,9 +32,9 @@ def reach_of(directory: Path, worktree: str = "/", allowed: Path | None = None) 
 
 def test_a_worktree_that_the_server_may_not_work_in_stays_closed(project: Path) -> None:
     below = project / "sub"
-    assert read(reach_of(below, str(project.parent)), "../../secret.txt") == b"secret\n"
+    assert read(paths_in(below, str(project.parent)), "../../secret.txt") == b"secret\n"
     with pytest.raises(FileForbidden):
-        read(reach_of(below, str(project.parent), allowed=project), "../../secret.txt")
+        read(paths_in(below, str(project.parent), allowed=project), "../../secret.txt")
 
 
 class Swapped(AllowedPaths):
@@ -67,8 +67,8 @@ async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside
         while (looks < 300 or not {"inside\n", "refused"} <= seen) and time.monotonic() < deadline:
             looks += 1
             try:
-                seen.add((read(reach_of(project), "sub/a.txt") or b"").decode())
-                seen |= {node.name for node in await list_directory(reach_of(project), "sub")}
+                seen.add((read(paths_in(project), "sub/a.txt") or b"").decode())
+                seen |= {node.name for node in await list_directory(paths_in(project), "sub")}
             except FileForbidden:
                 seen.add("refused")
     assert {"inside\n", "refused"} <= seen <= {"inside\n", "", "a.txt", "refused"}
