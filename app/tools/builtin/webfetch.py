@@ -85,7 +85,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
 async def _converted(html: str, wanted: PageFormat) -> str:
     """Ends with the time of the call, however long the parser would take. Raises ToolError."""
     program = Program([sys.executable, "-I", page_text.__file__, wanted], Path("/"), environment.minimal())
-    child = await process.spawn(program, processes.new(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    child = await process.spawn(program, processes.new_mark(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     try:
         output, _ = await child.communicate(html.encode(errors="replace"))
     finally:
