@@ -61,6 +61,7 @@ from app.tools.mcp.values import (
     takes_sign_in,
 )
 from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity, whole_events
+from app.util.environment import system_tls
 
 UNTYPED = "application/octet-stream"
 log = logging.getLogger(__name__)
@@ -310,7 +311,7 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
     auth = authentication(target, config)
     hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [prepare], "response": [note, bound]}
     async with (
-        httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks) as http,
+        httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks, verify=system_tls()) as http,
         streamable_http_client(config.url, http_client=http) as streams,
     ):
         yield streams

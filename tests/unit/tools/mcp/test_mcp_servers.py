@@ -28,6 +28,7 @@ from app.tools.mcp import client, signing_in
 from app.tools.mcp.servers import McpServers, McpSettings
 from app.tools.mcp.values import Content, CredentialStore, McpFailure
 from app.util import bounds
+from app.util.environment import system_tls
 
 CONFIG: TypeAdapter[McpConfig] = TypeAdapter(McpConfig)
 PATIENCE = 60.0
@@ -290,6 +291,14 @@ async def test_a_server_over_http_is_called_with_the_configured_headers_and_conn
     with over_http(port=int(url.split(":")[2].partition("/")[0])):
         assert (await call_tool(servers, "web", "add", {"a": 1, "b": 2})).text == "3"
         await close(servers)
+
+
+async def test_connections_share_the_certificates(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take 25 ms to load, on the event loop: a hundred servers of a project's held everybody up for 14 seconds."""
+    system_tls()
+    monkeypatch.delattr("httpcore2.default_ssl_context")
+    directory.configure(web={"type": "remote", "url": "http://127.0.0.1:9/"})
+    assert "connection" in (await directory.status("web"))["error"]
 
 
 async def test_a_sign_in_that_is_over_while_its_connection_is_up_is_needed_again(directory: Directory) -> None:
