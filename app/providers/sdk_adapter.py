@@ -9,7 +9,6 @@ event when it is complete and checked.
 import asyncio
 import json
 import os
-import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -33,6 +32,7 @@ from app.util.bounds import (
     parse_json,
     require_few_values,
     require_identity,
+    whole_characters,
     whole_events,
 )
 from app.util.environment import system_tls
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
-_CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..))")
-"""An escaped backslash, a pair of surrogates, or half of one, which is replaced."""
 
 
 async def bound(response: httpx2.Response) -> None:
@@ -110,9 +108,7 @@ class WholeEvents(httpx2.AsyncByteStream):
                 self._is_done = True
                 return b""
             require_few_values(text)
-            if b"\\u" in text:
-                text = _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
-            return text + b"\n\n"
+            return whole_characters(text) + b"\n\n"
         if text and not self._any:
             self._left_out = (self._left_out + text + b"\n\n")[:MAX_ERROR_BYTES]
         return b""

@@ -9,7 +9,6 @@ from contextlib import suppress
 from io import StringIO
 from typing import Annotated, Any, TypeVar, get_args
 
-import orjson
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from app.schema.base import AnyID, Wire
@@ -18,7 +17,7 @@ from app.schema.message import MESSAGE, AssistantMessage, MessageWithParts
 from app.schema.part import PART, StepFinishPart, StepStartPart
 from app.schema.session import FileDiff, Session, SessionMetadata, Title, Todo
 from app.util import ids
-from app.util.bounds import DEEPEST, has_more_values, is_deeper
+from app.util.bounds import DEEPEST, has_more_values, is_deeper, parse_json
 
 
 class SessionHistory(Wire):
@@ -165,8 +164,8 @@ def _load(body: bytes) -> Any:
     if has_more_values(body, MAX_VALUES):
         raise TooLarge(f"A document may have at most {MAX_VALUES} values.")
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        value = parse_json(body)
+    except ValueError as error:
         raise InvalidDocument((), f"This is no JSON: {error}") from error
     if is_deeper(value, DEEPEST):
         raise InvalidDocument((), f"This is nested more than {DEEPEST} deep")

@@ -5,6 +5,7 @@ Bytes are counted as they come over the network, whichever client reads them. Cl
 half a megabyte can unpack to a gigabyte, before anybody can count.
 """
 
+import codecs
 import json
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
@@ -49,16 +50,23 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Raises ValueError for invalid JSON. Half of a surrogate pair, which some servers send in a chunk of its own, becomes
-    U+FFFD, because it cannot be stored."""
+    """Raises ValueError for invalid JSON. Half of a surrogate pair becomes U+FFFD, because it cannot be stored; a byte order mark
+    is left out."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        try:
-            lenient = json.dumps(json.loads(text), ensure_ascii=False)
-        except RecursionError as error:
-            raise ValueError("it is nested too deep") from error
-        return orjson.loads(lenient.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+        data = text.encode(errors="replace") if isinstance(text, str) else text
+        return orjson.loads(whole_characters(data.removeprefix(codecs.BOM_UTF8)))
+
+
+_CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..))")
+"""An escaped backslash, a pair of surrogates, or half of one, which is replaced."""
+
+
+def whole_characters(text: bytes) -> bytes:
+    """JSON without halves of surrogate pairs, which JavaScript writes where it has cut a text, and some servers send in a chunk
+    of its own."""
+    return _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], text) if b"\\u" in text else text
 
 
 def plain_json(value: Any, deepest: int = DEEPEST) -> Any:

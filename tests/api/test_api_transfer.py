@@ -85,6 +85,17 @@ async def test_another_server_shows_what_was_exported_and_goes_on_with_it(app: R
     assert await other.get("/session/status") == {}
 
 
+async def test_what_javascript_cut_and_an_editor_marked_is_imported(app: RunningApp, other: RunningApp) -> None:
+    """OpenCode cuts long lines between the halves of a character, and writes the half."""
+    document = await with_a_file(app)
+    document["messages"][0]["parts"][0]["text"] = "\\ud83d 👋 cut \ud83d"
+    body = b"\xef\xbb\xbf" + json.dumps(document).encode()
+    made = await other.client.post("/session/import", content=body, headers={"content-type": "application/json"})
+    assert made.status_code == 200, made.text
+    first = (await other.messages(made.json()["info"]["id"]))[0]["parts"][0]
+    assert first["text"] == "\\ud83d 👋 cut \ufffd"
+
+
 async def test_a_second_import_is_refused_and_one_with_new_ids_is_not(app: RunningApp) -> None:
     document = await with_a_file(app)
     original = document["info"]["id"]
