@@ -1,5 +1,6 @@
 """Routes whose JSON bodies are read strictly: a body that is not valid UTF-8 JSON within bounds is answered with a 400."""
 
+import codecs
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
@@ -31,7 +32,7 @@ MAX_VALUES = 20_000
 class JsonRequest(Request):
     async def json(self) -> Any:
         """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MAX_VALUES are errors."""
-        body = await self.body()
+        body = (await self.body()).removeprefix(codecs.BOM_UTF8)  # which editors for Windows write
         if has_more_values(body, MAX_VALUES):
             raise JSONDecodeError(f"more than {MAX_VALUES} values", "", 0)
         value = orjson.loads(body)

@@ -107,6 +107,8 @@ async def test_a_body_must_be_json(shared: RunningApp) -> None:
         assert (status, error["name"]) == (415, "UnsupportedMediaTypeError")
     for content_type in ("application/json; charset=utf-8", "Application/JSON", "application/merge-patch+json"):
         assert (await send(shared, "POST", "/session", b"{}", **{"content-type": content_type}))[0] == 200
+    status, marked = await send(shared, "POST", "/session", b'\xef\xbb\xbf{"title": "with a byte order mark"}')
+    assert (status, marked["title"]) == (200, "with a byte order mark")
 
 
 async def test_a_body_that_is_too_large_is_refused_by_its_length_or_as_it_comes(shared: RunningApp) -> None:
