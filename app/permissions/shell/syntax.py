@@ -25,7 +25,7 @@ _SUBSTITUTION = re.compile(r"\$\(|`")
 _EVALUATES = re.compile(rb"\(\(|\$\[|\[\[?\s|\$\{!|\$\{\w+:[^-=?+]")
 """Arithmetic and tests, which run a substitution in a variable's subscript: `x='a[$(ls)]'; echo $((x))`."""
 _SUBSCRIPT = re.compile(r"\w\[")
-_IN_QUOTES, _ESCAPED = re.compile(r"'[^']*(\$\(|`)[^']*'"), re.compile(r"\\(?:\$[\\'\"]*\(|`)")
+_IN_QUOTES, _ESCAPED = re.compile(r"'(?:[^'`$]|\$(?!\())*+(?:\$\(|`)[^']*+'"), re.compile(r"\\(?:\$[\\'\"]*\(|`)")
 _VERBATIM = ("raw_string", "ansi_c_string", "regex")
 _QUOTED = {**dict.fromkeys(_VERBATIM, _SUBSTITUTION), **dict.fromkeys(["string", "word", "concatenation"], _ESCAPED)}
 """By type of node, a substitution that the shell does not run at once."""

@@ -132,6 +132,7 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
         ("sed '" + "s\\a" * 100_000 + "' /", "x", 1),
         ("sed '" + "".join(f"s{chr(0x4E00 + at)}" for at in range(20_000)) + "' /", "x", 1),
         ("python -c '\"" + " " * 150_000 + "' /", "x", 1),
+        ("x=\"'" + "\\`" * 200_000 + '"; cat /', "x", 1),
     ],
 )
 def test_hostile_commands_are_bounded(start: str, piece: str, times: int, tmp_path: Path) -> None:
