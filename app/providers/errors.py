@@ -200,7 +200,7 @@ _MAX_READ = 8_000
 """Characters of a body that are searched: the error is at its start, and some providers append the request."""
 
 _WINDOW = r"(?:context|prompt)[ _](?:length|window|size|limit)"
-_BEYOND = r"(?:exceed\w*|longer than|greater than|fit into|too large for|maximum|max)"
+_BEYOND = r"(?:exceed\w{0,9}|longer than|greater than|fit into|too large for|maximum|max)"
 _TOO_LONG = re.compile(
     "|".join(
         (
@@ -210,9 +210,9 @@ _TOO_LONG = re.compile(
             r"max_prompt_tokens_exceeded",
             # the window is exceeded
             rf"{_BEYOND}\b[^.`]{{0,60}}\b{_WINDOW}",
-            rf"{_WINDOW}\b[^.]{{0,40}}\b(?:exceed\w*|overflow\w*|is only|of only)",
+            rf"{_WINDOW}\b[^.]{{0,40}}\b(?:exceed|overflow|is only|of only)",
             # the prompt is too long
-            r"(?:prompt|input|request|conversation)(?: \([^)]*\))? (?:is |was )?too (?:long|large)",
+            r"(?:prompt|input|request|conversation)(?: \([^)]{0,200}\))? (?:is |was )?too (?:long|large)",
             r"content': string too long",
             r"input tokens? (?:count )?(?:\(\d+\) )?exceeds? the (?:maximum|configured limit)",
             r"token count of \d+ exceeds the limit",

@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ async def test_the_message(server: FakeServer, status: int, body: str, message: 
     refuses(server, status, body)
     failed = await failure_of(adapter(server))
     assert (failed.message, failed.status, failed.body) == (message, status, body)
+
+
+@pytest.mark.parametrize("text", ["exceed", "context length overflow", "prompt (", "max context "])
+def test_a_hostile_message_is_searched_in_the_time_of_reading(text: str) -> None:
+    began = time.monotonic()
+    errors.is_context_overflow(text * (64 * 1024 // len(text)), 400, "")
+    assert time.monotonic() - began < 1
 
 
 @every_wire
