@@ -180,6 +180,8 @@ def _when(epoch_ms: int) -> str:
 
 
 def _table(rows: list[tuple[str, str, str]]) -> None:
+    from app.cli.render import Screen, answer
+
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for first, second, last in rows:
-        typer.echo(f"{first.ljust(widths[0])}  {second.ljust(widths[1])}  {' '.join(last.split())}".rstrip())
+        Screen().show(answer(f"{first.ljust(widths[0])}  {second.ljust(widths[1])}  {' '.join(last.split())}".rstrip()))

@@ -155,13 +155,14 @@ def doctor(
 ) -> None:
     """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
     from app.cli.checks import examine
+    from app.cli.render import Screen, answer
 
     findings = asyncio.run(examine(settings(), Path.cwd()))
     left: list[Finding] = []
     for finding in findings:
         is_repaired = repair and _is_repaired(finding)
         remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
-        typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
+        Screen().show(answer(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}"))
         if finding.level == "fault" and not is_repaired:
             left.append(finding)
     if left:

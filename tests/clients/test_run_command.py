@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,24 @@ def test_the_answer_is_all_that_is_printed_and_its_session_is_listed_shown_and_d
     shell.done("session", "delete", session_id)
     assert shell.sessions() == []
     assert "not found" in shell.done("session", "show", session_id, code=1).stderr
+
+
+def test_titles_and_names_of_files_steer_no_terminal(shell: Records) -> None:
+    shell.run("help", "--title", "a\x1b]0;b\x07c")
+    agents = shell.directory / ".opencode" / "agent"
+    agents.mkdir(parents=True)
+    (agents / "a\x1b]0;b\x07c.md").write_text("---\n[\n---\n")
+    for command in (["session", "list"], ["doctor"]):
+        terminal, program = os.openpty()
+        with shell.started(opensession(), *command, stdin=subprocess.DEVNULL, stdout=program, stderr=program) as process:
+            os.close(program)
+            shown = b""
+            with suppress(OSError):  # EIO: the program has ended
+                while piece := os.read(terminal, 2**16):
+                    shown += piece
+            process.wait()
+        os.close(terminal)
+        assert b"a]0;bc" in shown and b"\x07" not in shown and b"\x1b]" not in shown, shown
 
 
 def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Records) -> None:
