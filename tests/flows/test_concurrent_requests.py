@@ -25,6 +25,7 @@ from app.record.engine import Connection, StorageError
 from app.record.repositories import work_rows
 from app.record.tables import LEASE
 from app.schema.message import PromptInput
+from app.turn import compaction
 
 ROOT = Path(__file__).parents[2]
 MODEL = {"providerID": "scripted", "modelID": "rules"}
@@ -380,6 +381,39 @@ async def test_a_deletion_that_fails_leaves_the_turn_its_lease(
     async with turn(app, session):
         await app.call("DELETE", f"/session/{session}", expect=503)
     assert texts((await app.messages(session))[-1]) == ["Done."]
+
+
+async def test_a_prompt_behind_the_deletion_of_a_session_that_was_being_summarised_finds_nothing(
+    app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The summary's turn waits behind the deletion, and has not put its lease away."""
+    await app.prompt(session, "Hi")
+    live, gates = app.services.live.get(session), [asyncio.Event(), asyncio.Event()]
+    reached: list[str] = []
+
+    def waits(owner: object, name: str, gate: asyncio.Event) -> None:
+        do = getattr(owner, name)
+
+        async def when_it_may(*args: Any, **options: Any) -> Any:
+            reached.append(name)
+            await gate.wait()
+            return await do(*args, **options)
+
+        monkeypatch.setattr(owner, name, when_it_may)
+
+    waits(compaction, "request", gates[0])
+    waits(app.services.sessions, "remove", gates[1])
+    summary = asyncio.create_task(app.client.post(f"/session/{session}/summarize", json=MODEL))
+    await until(lambda: reached == ["request"])
+    deletion = asyncio.create_task(app.client.delete(f"/session/{session}"))
+    await until(lambda: len(live.works) == 2)
+    gates[0].set()
+    await until(lambda: reached == ["request", "remove"])
+    prompt = asyncio.create_task(app.client.post(f"/session/{session}/prompt_async", json={"parts": [text_part("Hi")]}))
+    await asyncio.sleep(0.5)
+    gates[1].set()
+    answers = await asyncio.gather(deletion, prompt, summary)
+    assert [answer.status_code for answer in answers[:2]] == [200, 404], answers[1].text
 
 
 async def test_a_child_that_another_request_deletes_first_does_not_keep_its_parent(

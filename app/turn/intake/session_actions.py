@@ -188,6 +188,7 @@ class SessionActions:
                 try:
                     yield
                 finally:
+                    self.store.release(session_id)  # held for the turn of a summary, which waits behind this
                     self.live.leases.release(session_id)
         finally:
             live.end(deletion)
