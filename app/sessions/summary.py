@@ -18,6 +18,7 @@ from app.project.location import Location
 from app.record.engine import Connection
 from app.record.repositories import message_rows
 from app.record.tables import parsed
+from app.record.writer import StaleLease
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
@@ -89,7 +90,7 @@ class SessionTasks:
 async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except NotFound as gone:
+    except (NotFound, StaleLease) as gone:
         log.debug("the %s of %s is dropped: %s", name, session_id, gone)
     except Exception:
         log.exception("the %s of %s could not be brought up to date", name, session_id)

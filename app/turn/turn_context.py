@@ -11,6 +11,7 @@ from app.events.telemetry.observer import NOBODY, Observer, TurnRecord
 from app.permissions.editor_files import EditorFiles
 from app.permissions.questions import Questions
 from app.permissions.service import Permissions
+from app.record.writer import StaleLease
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, PatchPart
@@ -102,7 +103,7 @@ async def _logged(update: Awaitable[T]) -> T | None:
     """Logs an error, which must not end the turn."""
     try:
         return await update
-    except NotFound as gone:
+    except (NotFound, StaleLease) as gone:
         log.debug("a diff is dropped: %s", gone)
     except Exception:
         log.exception("could not bring the session's diff up to date")

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from conversation import assistant, text, user
 
+from app.record.writer import StaleLease
 from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
@@ -35,7 +36,8 @@ class FakeSummaries:
         self.prompts.append(prompt_id)
         await self.gate.wait()
         self.running -= 1
-        if failure := {"msg_gone": NotFound("gone"), "msg_bad": RuntimeError("no")}.get(prompt_id):
+        failures = {"msg_gone": NotFound("gone"), "msg_bad": RuntimeError("no"), "msg_taken": StaleLease("taken over")}
+        if failure := failures.get(prompt_id):
             raise failure
         return self.size
 
@@ -67,6 +69,18 @@ async def test_each_prompt_has_its_own_update_and_what_is_requested_meanwhile_is
     summaries.gate.set()
     assert await summaries.finished() == ["msg_1", "msg_bad", "msg_gone", "msg_2"] * 2
     assert [record.getMessage() for record in caplog.records] == FAILED * 2
+
+
+async def test_what_a_server_was_about_to_store_when_another_took_the_session_over_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def patch() -> None:
+        raise StaleLease("another server runs ses_1 now")
+
+    summaries = FakeSummaries()
+    summaries.diffs.request("msg_taken")
+    await asyncio.gather(summaries.finished(), SessionTasks().start_patch("ses_1", patch()))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(("size", "is_paused"), [(3600 * turn_context.BYTES_PER_SECOND, True), (0, False)])
