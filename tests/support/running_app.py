@@ -14,12 +14,13 @@ import atexit
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 from fastapi import FastAPI
@@ -29,6 +30,8 @@ from starlette.routing import BaseRoute
 
 from app.api.client import StreamingTransport
 from app.main import ROUTERS, create_app
+from app.project.sandbox import machine
+from app.project.sandbox.scope import MachineFacts
 from app.providers.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.record.engine import make_engine
 from app.record.migrate import upgrade
@@ -135,6 +138,19 @@ def _routes() -> list[BaseRoute]:
     return shared.routes
 
 
+_sandboxes_that_work: set[tuple[str, bool]] = set()
+
+
+def _failure_of_sandbox(facts: MachineFacts, look: Callable[[MachineFacts], str] = machine._failure) -> str:
+    """One that has worked is not looked at for each server here, wherever its data is: that takes as long as a short test."""
+    kind = (facts.bwrap, facts.user_namespace)
+    if kind in _sandboxes_that_work:
+        return ""
+    if not (failure := look(facts)):
+        _sandboxes_that_work.add(kind)
+    return failure
+
+
 def _put_database(data_dir: Path) -> None:
     if not data_dir.exists():
         data_dir.mkdir(mode=0o700, parents=True)
@@ -163,12 +179,9 @@ async def running_app(
         shutil.copytree(_template() / "workspace", directory)
     settings = {"data_dir": base / "data", **settings}
     _put_database(settings["data_dir"])
-    app = create_app(
-        Settings(**settings),
-        workspace=directory,
-        hostname=hostname,
-        choices=Choices(scripted=lambda: provider, heartbeat_seconds=heartbeat_seconds, plugin_hook_seconds=plugin_hook_seconds),
-    )
+    choices = Choices(lambda: provider, heartbeat_seconds=heartbeat_seconds, plugin_hook_seconds=plugin_hook_seconds)
+    with patch.object(machine, "_failure", _failure_of_sandbox):
+        app = create_app(Settings(**settings), workspace=directory, hostname=hostname, choices=choices)
     app.router.routes[:] = _routes()
     async with (
         app.router.lifespan_context(app),
