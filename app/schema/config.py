@@ -8,7 +8,7 @@ are kept in provider options and variants, and are dropped elsewhere.
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -468,6 +468,7 @@ def _plugin_name(value: Any) -> Any:
 
 def _require_plugin(name: str) -> str:
     _require_word(unquote(name))  # a `file://` address
+    urlsplit(name)  # raises ValueError for one that cannot be read
     return name
 
 

@@ -48,6 +48,7 @@ def test_the_file_that_decides_is_written(world: Any, there: list[str], written:
         ({"agent": []}, ["agent"]),
         ({"plugin": ["./a\0.py"]}, ["plugin", 0]),
         ({"plugin": ["file:///a%00.py"]}, ["plugin", 0]),
+        ({"plugin": ["file://[a.py"]}, ["plugin", 0]),
         ({"skills": {"paths": ["b", "a\0"]}}, ["skills", "paths", 1]),
         ({"instructions": ["a\0"]}, ["instructions", 0]),
         ({"sandbox": {"read": ["/a\0"]}}, ["sandbox", "read", 0]),
