@@ -78,7 +78,11 @@ async def projects(app: AppServices, who: Who) -> Response:
 @project.get("/current", operation_id="project.current", responses=_PLACE, dependencies=READS)
 async def current_project(app: AppServices, who: Who, here: Here) -> Project:
     found = await app.projects.get(here.project_id)
-    return found if who.may_see_all else found.with_sandboxes_in(lambda path: app.workspaces.admits(who, path))
+    if who.may_see_all:
+        return found
+    if not app.workspaces.admits(who, found.worktree):
+        found.worktree = here.worktree
+    return found.with_sandboxes_in(lambda path: app.workspaces.admits(who, path))
 
 
 @project.get("/{projectID}/directories", operation_id="project.directories", responses=documented(400), dependencies=READS)

@@ -48,8 +48,11 @@ class Project(Wire):
         return [path for path in (self.worktree, *self.sandboxes) if path != "/"]
 
     def with_sandboxes_in(self, may_enter: Callable[[str], bool]) -> "Project":
-        """Without the checkouts in directories that `may_enter` does not allow."""
-        return self.model_copy(update={"sandboxes": [path for path in self.sandboxes if may_enter(path)]})
+        """Without the checkouts in directories that `may_enter` does not allow. If the main one is among them the first of the
+        others is shown as that, if there are any: of clones that several users have, the last opened one is the main checkout."""
+        sandboxes = [path for path in self.sandboxes if may_enter(path)]
+        worktree = self.worktree if may_enter(self.worktree) else next(iter(sandboxes), self.worktree)
+        return self.model_copy(update={"worktree": worktree, "sandboxes": sandboxes})
 
 
 # A directory's state in git: its branch, its changes since a commit, its worktrees.

@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 
 import httpx2
 from long_form import LONG
-from running_app import RunningApp, running_app, text_part
+from running_app import RunningApp, make_workspace, running_app, text_part
 from user_logins import user
 
 from app.providers.base import ModelRequest
@@ -160,3 +161,21 @@ async def timing_ratio(member: Member, foreign: str) -> float:
             times.append(time.perf_counter_ns() - began)
     of_foreign, of_unknown = (statistics.median(times) for times in taken.values())
     return of_foreign / of_unknown
+
+
+async def test_clones_of_one_repository_do_not_show_where_the_other_is(tmp_path: Path) -> None:
+    """They are one project, whose main checkout is the one that was opened last."""
+    first = make_workspace(tmp_path / "anna" / "first")
+    subprocess.run(["git", "clone", "-q", first, tmp_path / "bert" / "second"], check=True)
+    async with running_app(tmp_path) as app:
+        roots = {name: tmp_path / name for name in ("anna", "bert")}
+        async with user(app, "anna", roots=[roots["anna"]]) as anna, user(app, "bert", roots=[roots["bert"]]) as bert:
+            for member, own, other in ((anna, first, "bert"), (bert, tmp_path / "bert" / "second", "anna")) * 2:
+                at = {"directory": str(own)}
+                current = await member.get("/project/current", params=at)
+                assert current["worktree"] == str(own)
+                worktree = await member.post("/experimental/worktree", {}, params=at)
+                for path in ("/project", "/project/current", f"/project/{current['id']}/directories", "/experimental/worktree"):
+                    answer = (await member.client.get(path, params=at)).text
+                    assert str(roots[other]) not in answer, path
+                    assert worktree["directory"] in answer, path
