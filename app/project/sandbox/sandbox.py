@@ -82,6 +82,8 @@ class Sandbox:
         assert scope.private is not None
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
+        for base, own in ((self._machine.home, "home"), (Path("/tmp"), "tmp"), (Path("/var/tmp"), "tmp")):
+            _remove_links_out(scope.private / own, base, (*self._machine.toolchains, *self._machine.git_files, *scope.places))
         inside = _inside(env)
         return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
 
@@ -169,6 +171,16 @@ def _make(directory: Path, mode: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(mode)
     os.utime(directory)
+
+
+def _remove_links_out(own: Path, base: Path, mounted: Iterable[Path]) -> None:
+    """Removes what commands have left in their own home or /tmp on the way to a mount: symbolic links that lead out. bubblewrap
+    follows them as it makes the mount, and would make directories and files outside. `base`: where commands see `own`."""
+    for place in mounted:
+        for step in (place, *place.parents) if place.is_relative_to(base) else ():
+            path = own / step.relative_to(base) if step.is_relative_to(base) else own
+            if path.is_symlink() and not _is_in(Path(os.path.realpath(path)), [own]):
+                path.unlink(missing_ok=True)
 
 
 def hint(program: Program, output: str, code: int | None) -> str | None:

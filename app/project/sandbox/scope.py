@@ -143,6 +143,11 @@ class SandboxScope:
     identities: tuple[tuple[Path, Identity], ...] = ()
     kept: tuple[Path, ...] = ()
 
+    @property
+    def places(self) -> Iterator[Path]:
+        """Where something of the machine is mounted."""
+        yield from (*self.write, *self.read, *self.kept, *(name for _, name in self.spellings))
+
 
 def scope_of(
     machine: MachineFacts,
