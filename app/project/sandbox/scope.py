@@ -208,7 +208,7 @@ def _scope(
     masks = (*_credential_masks(machine, [place.real for place in places]), *_hidden_roots(walls))
     others = {machine.home, *_TEMPORARY, *above_project(machine, work[0].real), *machine.system, *machine.toolchains}
     others |= {place.real for place in read}
-    around = found_paths(_around([mask.path for mask in (*machine.masks, *masks)], writable, others))
+    around = found_paths(_around(dict.fromkeys(mask.path for mask in (*machine.masks, *masks)), writable, others))
     kept = [place for place in around if place.real == place.path]
     return SandboxScope(
         directory=directory,
