@@ -141,10 +141,10 @@ def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
 
 
 def remove_unused(data_dir: Path, now: float) -> None:
-    """Removes own homes and /tmp that no command has used for a week. `now` in seconds. Leaves entries that are no directories;
-    another server may remove one meanwhile."""
+    """Removes own homes and /tmp that no command has used for a week. `now` in seconds. Leaves entries that are no directories,
+    and those with folders too deep for the library; another server may remove one meanwhile."""
     for private in (data_dir / "sandbox").glob("*"):
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NotADirectoryError, RecursionError):
             if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
                 shutil.rmtree(private, ignore_errors=True)
 

@@ -185,6 +185,23 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed_and_what_is_none_
     assert left == {private_directory(data, used.directory).name, ".DS_Store", "0", "~", "dangling"}
 
 
+def test_one_with_too_deep_folders_keeps_no_other_from_being_removed(tmp_path: Path) -> None:
+    homes = [tmp_path / "sandbox" / name / "home" for name in "abc"]
+    for home in homes:
+        home.mkdir(parents=True)
+    folder = os.open(homes[1], os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    remove_unused(tmp_path, time.time() + 8 * 24 * 3600)
+    left = os.listdir(tmp_path / "sandbox")
+    subprocess.run(["rm", "-r", homes[1]], check=True)
+    assert left == ["b"]
+
+
 def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
     beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
     words = ["/bin/cat", *map(str, (beside, key, TOO_LONG))]
