@@ -150,17 +150,17 @@ class McpConnection:
 
     def _failure_status(self, cause: Exception | None) -> MCPStatus:
         """`cause` is None if connecting took too long."""
-        from mcp.client.auth import OAuthRegistrationError
-
         needs_sign_in = (
             self._watch.last_status == _UNAUTHORIZED and self.target.sign_in is None and takes_sign_in(self.target.config)
         )
         if needs_sign_in or isinstance(cause, SignInNeeded):
             return MCPStatusNeedsAuth()
+        if cause is None:  # the SDK may be half imported
+            return MCPStatusFailed(error=f"The server did not answer within {self._connect_seconds:g} s")
+        from mcp.client.auth import OAuthRegistrationError
+
         if isinstance(cause, OAuthRegistrationError):
             return MCPStatusNeedsClientRegistration(error=self._redacted_message(cause))
-        if cause is None:
-            return MCPStatusFailed(error=f"The server did not answer within {self._connect_seconds:g} s")
         return MCPStatusFailed(error=self._redacted_message(cause))
 
     def _redacted_message(self, cause: Exception) -> str:

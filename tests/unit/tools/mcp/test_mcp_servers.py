@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -144,6 +145,16 @@ async def test_what_becomes_of_each_server_is_its_status(directory: Directory) -
     assert {name: each["status"] for name, each in found.items()} == {name: status for name, (_, status, _) in kinds.items()}
     for name, (_, _, says) in kinds.items():
         assert re.search(says, found[name].get("error", "")), (name, found[name])
+
+
+async def test_a_server_that_takes_too_long_has_failed_though_the_sdk_is_not_imported_yet(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread imports it, which takes longer than a short timeout."""
+    monkeypatch.setitem(sys.modules, "mcp.client.auth", None)
+    directory.configure(deaf=plain("deaf", timeout=300))
+    async with asyncio.timeout(PATIENCE):
+        assert "within 0.3 s" in (await directory.status("deaf"))["error"]
 
 
 async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(directory: Directory) -> None:
