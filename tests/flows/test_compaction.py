@@ -10,8 +10,8 @@ import pytest
 from running_app import RunningApp
 from turns import BIG, bash, priced, requests, say, summarize, talking, texts, title_requests, types, until_stored
 
-from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
-from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.providers.base import AssistantTurn, TextBlock, UserTurn
+from app.providers.scripted import Say, ScriptedProvider, SetUsage
 from app.record.engine import StorageError
 from app.turn import compaction
 
@@ -214,7 +214,7 @@ async def test_compaction_may_be_switched_off(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_compacting_that_does_not_help_ends_with_a_stored_error(tmp_path: Path) -> None:
-    always_full = ScriptedProvider(otherwise=_full)
+    always_full = ScriptedProvider(otherwise=lambda _: (Say("Still full."), SetUsage({"input": 9_500})))
     async with talking(tmp_path, config=priced(**WINDOW), provider=always_full) as (app, session):
         answer = await app.prompt(session, "Too much")
         assert "window" in answer["info"]["error"]["data"]["message"]
@@ -224,10 +224,6 @@ async def test_compacting_that_does_not_help_ends_with_a_stored_error(tmp_path: 
         assert await app.get("/session/status") == {}
         await app.prompt(session, "Still too much")
         assert len(requests(app)) <= 12
-
-
-def _full(request: ModelRequest) -> ScriptedTurn:
-    return (Say("Still full."), SetUsage({"input": 9_500}))
 
 
 async def test_an_automatic_summary_that_failed_ends_the_turn_with_its_error(app: RunningApp, session: str) -> None:

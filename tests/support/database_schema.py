@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 
 _SQLITE = (
     "SELECT type, name, tbl_name, CASE type WHEN 'table' THEN '' ELSE sql END FROM sqlite_master",
@@ -31,10 +31,6 @@ _BEGINNING = (
 def database_schema(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
     queries = _SQLITE if engine.dialect.name == "sqlite" else _POSTGRES
     with engine.connect() as connection:
-        found = {query: _rows(connection, query) for query in (*queries, *_BEGINNING)}
+        found = {query: {tuple(row) for row in connection.execute(text(query))} for query in (*queries, *_BEGINNING)}
     assert all(found.values())
     return found
-
-
-def _rows(connection: Connection, query: str) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in connection.execute(text(query))}

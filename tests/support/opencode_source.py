@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import tarfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -124,12 +123,8 @@ def by_project(data: Path, *, inline_parts: bool = False) -> None:
             _put(project / "message" / old.stem / message.name, {**json.loads(message.read_text()), **inline})
             for part in () if inline_parts else parts:
                 _put(project / "part" / old.stem / message.stem / f"{part['id']}.json", part)
-    for path in _deepest_first(storage):
+    for path in sorted(storage.rglob("*"), key=lambda path: -len(path.parts)):  # the deepest first
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-def _deepest_first(directory: Path) -> Iterator[Path]:
-    yield from sorted(directory.rglob("*"), key=lambda path: -len(path.parts))
 
 
 def _put(path: Path, value: Any) -> None:

@@ -21,6 +21,7 @@ from storage_parts import Storage, event, open_storage_at, saying, session_row, 
 from test_storage_engine import test_a_read_sees_one_state_while_another_writes  # noqa: F401
 from test_storage_queries import *  # noqa: F403
 from test_storage_writer import *  # noqa: F403
+from turns import texts
 from typer.testing import CliRunner
 
 from app import cli
@@ -313,10 +314,6 @@ async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
                 await asyncio.sleep(0.05)
 
 
-def text_of(message: dict[str, Any]) -> list[str]:
-    return [part["text"] for part in message["parts"] if part["type"] == "text"]
-
-
 NUL = "\0"
 LONG = "".join(chr(0x4E00 + n) for n in range(3000))
 """Cannot be compressed to what an index takes."""
@@ -333,7 +330,7 @@ async def test_what_its_text_and_numbers_cannot_hold_is_kept_answered_or_refused
     async with running_app(tmp_path, turns=[[{"text": f"one{NUL}two"}], [{"text": "Hi."}]], database_url=url) as app:
         session = (await app.create_session(title=f"tit{NUL}le"))["id"]
         await app.prompt(session, f"a{NUL}b")
-        assert list(map(text_of, await app.messages(session))) == [[f"a{NUL}b"], [f"one{NUL}two"]]
+        assert list(map(texts, await app.messages(session))) == [[f"a{NUL}b"], [f"one{NUL}two"]]
         assert [found["title"] for found in await app.get("/session?search=title")] == [f"tit{NUL}le"]
         for path, status in STRANGE.items():
             await app.call("GET", path.format(id=session), expect=status)

@@ -97,10 +97,6 @@ prompts = st.lists(
 histories = st.lists(st.one_of(prompts, answers()), max_size=8).map(lambda messages: [*messages, talk.user(talk.text("go on"))])
 
 
-def request_of(target: Model, messages: Sequence[ModelMessage]) -> ModelRequest:
-    return prepare(ModelRequest(model=target, system=("first", "second"), messages=tuple(messages), session_id="ses_1"))
-
-
 def sent(history: Sequence[MessageWithParts], target: Model) -> tuple[ModelMessage, ...]:
     return to_model_messages(remind(history, talk.agent(), 2), target)
 
@@ -161,7 +157,7 @@ def test_any_history_becomes_a_request_that_its_provider_accepts(target: Model, 
     messages = sent(history, target)
     assert_paired(messages)
     build, check = CHECKS.get(target.api.npm, (chat_body, assert_chat))
-    body = build(request_of(target, messages))
+    body = build(prepare(ModelRequest(model=target, system=("first", "second"), messages=messages, session_id="ses_1")))
     check(body)
     assert SECRET not in str(body), "nothing ignored, cleared or private to another model is sent"
 
