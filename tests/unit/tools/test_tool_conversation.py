@@ -105,12 +105,6 @@ def test_descriptions_name_the_subagents_and_the_skills(project: Path) -> None:
     assert "(none)" in conversation.SkillTool([]).description
 
 
-async def test_an_invalid_call_is_told_what_was_wrong(ctx: ToolContext) -> None:
-    result = await run(conversation.InvalidTool(), ctx, tool="read", error="filePath is missing")
-    assert result.title == "Invalid Tool"
-    assert "read" in result.output and "filePath is missing" in result.output
-
-
 async def batch(ctx: ToolContext, *tools: str) -> ToolResult:
     return await run(BatchTool(), ctx, tool_calls=[{"tool": tool, "parameters": {"n": n}} for n, tool in enumerate(tools)])
 
