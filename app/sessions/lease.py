@@ -74,6 +74,8 @@ class Leases:
         """Whether other servers judge by heartbeats alone that this one is alive."""
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
+        self._abandoned: dict[str, Lease] = {}
+        """Leases that were given up in the middle of a run: the session is recovered before it runs here again."""
         self._unreleased: list[tuple[Lease, Any]] = []
         """Released leases whose rows could not be written, with the statements: each heartbeat tries again."""
         self._confirmed = -math.inf
@@ -123,7 +125,8 @@ class Leases:
     def abandon(self, session_id: str) -> Lease:
         """Without a write: the lease becomes stale, and the server that takes it over goes on from what is stored. Returns a
         lease that refuses every write."""
-        self._held.pop(session_id, None)
+        if (lease := self._held.pop(session_id, None)) is not None:
+            self._abandoned[session_id] = lease
         return Lease(session_id, self.owner, generation=-1)
 
     def require_free(self, connection: Connection, session_id: str) -> None:
@@ -257,12 +260,17 @@ class Leases:
         held = work_rows.lease_of(connection, session_id)
         if held is None:
             raise SessionNotFound(session_id)
-        raise SessionBusy(session_id) if self.is_alive(held.owner, held.age, LATE_AFTER_MS) else LateLease(session_id)
+        is_late = held.owner == self.owner or not self.is_alive(held.owner, held.age, LATE_AFTER_MS)
+        raise LateLease(session_id) if is_late else SessionBusy(session_id)
 
     def _next(self, connection: Connection, session_id: str, busy_in: str | None) -> Lease | None:
         """The next generation, or the lease that this server holds: a request that keeps others out may start a run. None while
         another server has it, and for an unknown session."""
-        mine = self._held.get(session_id)
+        mine, abandoned = self._held.get(session_id), self._abandoned.get(session_id)
+        if abandoned is not None:
+            left = work_rows.lease_of(connection, session_id)
+            if left is not None and (left.owner, left.generation) == (abandoned.owner, abandoned.generation):
+                return None
         row = {
             "session_id": session_id,
             "owner": self.owner,
@@ -278,6 +286,7 @@ class Leases:
         if not self._held:
             self._confirmed, self._was_late = time.monotonic(), False
         self._held[lease.session_id] = lease
+        self._abandoned.pop(lease.session_id, None)
         self._start_heartbeat()
 
     # Takeover.

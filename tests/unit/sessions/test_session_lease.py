@@ -146,6 +146,22 @@ async def test_an_abort_that_meets_a_recovery_ends_what_goes_on(sessions: Sessio
     assert await sessions.leases.aborted_runs() == ["ses_1"]
 
 
+async def test_what_a_server_gives_up_in_the_middle_of_a_run_it_recovers_before_it_runs_again(sessions: Sessions) -> None:
+    """Otherwise its next prompt would go on with a call that had begun, and run it again."""
+    leases = sessions.leases
+    given_up = await leases.acquire("ses_1")
+    leases.abandon("ses_1")
+    assert await sessions.database.write(lambda connection: leases.acquire_free(connection, "ses_1", "/d")) is None
+    asking = asyncio.create_task(leases.acquire("ses_1"))
+    await asyncio.sleep(0.3)
+    assert not asking.done()
+    stale = LEASE.update().values(heartbeat=clock.now_ms() - STALE)
+    await sessions.database.write(lambda connection: connection.execute(stale))
+    assert await take_over_dead(sessions) == {"ses_1"} and not asking.done()
+    await leases.mark_recovered({"ses_1"})
+    assert (await asyncio.wait_for(asking, 60)).generation > given_up.generation + 1
+
+
 @pytest.mark.parametrize("asks_first", [True, False])
 async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions, asks_first: bool) -> None:
     await hold_as(sessions, "elsewhere", age=STALE)
