@@ -16,6 +16,7 @@ from turns import assert_finished, bash, call, configured, pending, reply, reque
 
 from app.record.repositories import work_rows
 from app.sessions.lease import DEAD_AFTER_MS
+from app.sessions.session_tx import SessionTx
 from app.turn.runs import recovery
 from app.util import clock
 
@@ -191,6 +192,24 @@ async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_
             database.execute("UPDATE message SET open = 1")
         await turns.until_stored(app, session, 2)
         assert texts((await ended(app, session))[-1]) == ["Begun."]
+
+
+async def test_a_revert_that_is_left_unfinished_while_its_session_is_recovered_is_undone_later(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session, file = (await app.create_session(permission=turns.ALLOW, title="T"))["id"], app.directory / "n.txt"
+        await turns.revert(app, session, await turns.play(app, session, turns.write("n.txt", "new\n")))
+        assert not file.exists()
+
+        def leave(tx: SessionTx) -> None:
+            found = tx.session()
+            assert found.revert is not None
+            tx.put_unannounced(found.model_copy(update={"revert": found.revert.model_copy(update={"unfinished": True})}))
+
+        await app.services.store.write(session, str(app.directory), leave)
+        await turns.until(file.exists, "the undoing")
+        async with asyncio.timeout(20):
+            while "revert" in await app.get(f"/session/{session}"):
+                await asyncio.sleep(0.1)
 
 
 async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ class Recovery:
         """When each session was first seen with a prompt that no server runs."""
         self._late: set[str] = set()
         """Sessions whose directories are still being opened."""
+        self._not_undone: set[str] = set()
+        """Sessions whose unfinished revert is being undone, or could not be."""
         self._tasks = TaskSet()
 
     async def run(self) -> None:
@@ -112,7 +114,7 @@ class Recovery:
     # Finding the sessions to recover.
 
     async def _look(self) -> None:
-        if await self._recover_dead():
+        if await self._recover_dead() or not self.prompted_only:
             await self._undo_reverts()
         if not self.prompted_only:
             await self._start_abandoned()
@@ -266,8 +268,12 @@ class Recovery:
 
     async def _undo_each_revert(self) -> None:
         for session_id, directory in await self.store.query(session_rows.unfinished_reverts):
+            if session_id in self._not_undone:
+                continue
+            self._not_undone.add(session_id)
             try:
                 await self.unrevert(await self._instance(session_id, directory), session_id)
+                self._not_undone.discard(session_id)
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
             except ServiceError as error:
                 log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
