@@ -365,5 +365,6 @@ class UnstoredEnds:
             return  # what works on the session closes the record first
         except NotFound:
             live.unstored_end = None
+            live.forget_status()  # another server has deleted it
         except Exception as error:  # noqa: BLE001  whatever keeps it from being stored may pass
             failures.failed(error)

@@ -13,6 +13,7 @@ from session_parts import Sessions
 from app.record.engine import Connection
 from app.record.repositories import session_rows
 from app.schema.message import AssistantMessage
+from app.schema.session import Busy
 from app.sessions.lease import Leases
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
 from app.sessions.store import Store
@@ -103,6 +104,8 @@ async def test_while_the_database_refuses_it_is_only_asked_each_second(trying: T
 
 
 async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
+    """Another server has deleted it: it is not shown as busy either."""
+    trying.live.show("/w", Busy())
     await trying.fail(0)
 
     def delete(connection: Connection) -> None:
@@ -110,7 +113,7 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
 
     await trying.sessions.database.write(delete)
     await trying.go_on()
-    assert trying.delays == [1] and caplog.records == []
+    assert trying.delays == [1] and caplog.records == [] and trying.live.status is None
     assert await trying.store.query(session_rows.stored_session, trying.live.id) is None
 
 
