@@ -1,6 +1,7 @@
 """Aborts: wherever a turn is, the session is idle within two seconds, its record finished, and ready for the next prompt."""
 
 import asyncio
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -11,10 +12,11 @@ import pytest
 import turns
 from processes import running_in
 from refused_commits import refused_commits
-from running_app import RunningApp, running_app
+from running_app import RunningApp, running_app, text_part
 from turns import assert_finished, bash, requests, say, statuses, talking, task, texts, until, until_stored
 
 from app.providers.scripted import ScriptedProvider, Wait
+from app.schema.message import PromptInput
 from app.turn import step
 from app.turn.turn import Turn
 
@@ -62,6 +64,18 @@ async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -
         assert turns.parts(answer, "text")[0]["time"]["end"] > 0
         assert texts(await app.prompt(session, "Go on")) == ["Next."]
         assert [turn.role for turn in requests(app)[-1].messages] == ["user", "assistant", "user"]
+
+
+async def test_the_answer_to_an_aborted_prompt_is_its_own_though_the_next_is_answered_before_it_is_read(tmp_path: Path) -> None:
+    async with talking(tmp_path, turns=[[say("Half an ans", chunks=1), for_ever()], [say("Next.")]]) as (app, session):
+        services, wanted = app.services, PromptInput.model_validate({"parts": [text_part("Hi")]})
+        instance = await services.instances.get(str(app.directory))
+        accepted = await services.prompts.accept(instance, await services.store.session_to_prompt(session), wanted)
+        await until(lambda: len(requests(app)) == 1)
+        await app.post(f"/session/{session}/abort")
+        await app.prompt(session, "Go on")
+        answer = json.loads(await services.prompts.answer(session, accepted))
+        assert answer["info"]["error"]["name"] == "MessageAbortedError"
 
 
 async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> None:

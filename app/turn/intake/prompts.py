@@ -154,13 +154,14 @@ class Prompts:
         return await self._store.answer_json(live.id, message_id) is None
 
     async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
-        """The JSON of the message that answers; of a prompt that was sent twice, the first answer."""
+        """The JSON of the message that answers; of a prompt that was sent twice, the first answer. One that has joined a turn
+        shares the turn's."""
         run, prompt_id = accepted.run, accepted.message.info.id
         if run is not None:
             await run.ended.wait()
             run.require_not_fenced()
-        answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else run and run.answer
-        answered = answered or await self._store.answer_json(session_id)
+        answered = run.answer if run and not accepted.known else None
+        answered = answered or await self._store.answer_json(session_id, prompt_id) or await self._store.answer_json(session_id)
         if not answered or self._live.get(session_id).unstored_end is not None:
             raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
         return answered
