@@ -193,7 +193,7 @@ def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
         (tokens.cache.read, tier.cache.read),
         (tokens.cache.write, tier.cache.write),
     )
-    charged = (count * Decimal(str(rate)) for count, rate in charges if count and rate and math.isfinite(rate))
+    charged = (count * Decimal(str(rate)) for count, rate in charges if count and rate)
     return tokens, float(sum(charged, Decimal(0)) / _MILLION)
 
 

@@ -23,7 +23,7 @@ from mcp_servers import over_http, plain, visit
 from prompted_model import play
 from replica_turns import asked, eventually, idle_everywhere, let_go, messages, new_session, ran, request, tool_running, waits
 from replicas import Replicas
-from turns import assert_finished, bash, call, say, task, texts, tools
+from turns import assert_finished, bash, call, say, task, texts, tools, until
 
 from app.sessions.lease import DEAD_AFTER_MS
 
@@ -506,7 +506,7 @@ async def test_a_disposal_ends_what_other_replicas_run_there(replicas: Replicas,
         assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
     assert_finished(await messages(c, session))
     await a.condition("/pty", lambda found: not found)
-    assert not Path(f"/proc/{made['pid']}").exists()
+    await until(lambda: not Path(f"/proc/{made['pid']}").exists())
 
 
 async def test_what_is_chosen_for_an_mcp_server_on_one_replica_holds_on_all(replicas: Replicas, clients: list[Client]) -> None:
