@@ -18,9 +18,9 @@ Readability = Literal["readable", "foreign", "unreadable"]
 MAX_WORDS = 100
 """Programs are looked for among so many words of a command. The words after them are searched as text."""
 
-MAX_COMPARED = 1_000
+MAX_COMPARED = 500
 """The rules of a parent and a child are compared with each other if there are at most so many together. Comparing thousands,
-which a project's configuration may have, would take minutes."""
+which a project's configuration may have, would take minutes, and it is done in the transaction that makes the child."""
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
