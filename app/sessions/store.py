@@ -258,7 +258,8 @@ class Store:
         if self._database.dialect != "postgresql":
             return
         try:
-            await self._database.write(lambda connection: connection.exec_driver_sql("ANALYZE message, part"))
+            analyze = "ANALYZE message (session_id), part (session_id)"
+            await self._database.write(lambda connection: connection.exec_driver_sql(analyze))
         except StorageError as error:  # the history is stored all the same
             log.warning("the database's statistics could not be refreshed: %s", error)
 
