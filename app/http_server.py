@@ -120,8 +120,8 @@ class BoundedRequests(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def close_when_answered(self) -> None:
-        """Closes an idle connection at once, another after its answer: LAST_REQUEST_SECONDS after one whose head, without
-        `Connection: close`, has been sent already. A connection whose first or next request is still coming stays open."""
+        """Closes an idle connection at once, one that answers after its answer: LAST_REQUEST_SECONDS later if the head, without
+        `Connection: close`, has been sent already. Leaves a connection open whose first or next request is still coming."""
         if self._in_head:
             return
         if self.cycle.response_started and not self.cycle.response_complete:
@@ -142,7 +142,7 @@ class BoundedRequests(HttpToolsProtocol):
         if self._is_refused:
             return
         if not self._in_head:
-            self._stay_idle()
+            self._restart_idle_timer()
             return
         self._expect_head()  # the rare head that did not come in one piece
         self._received += len(data) if began_in_head else 0
@@ -150,8 +150,8 @@ class BoundedRequests(HttpToolsProtocol):
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self.send_400_response("")
 
-    def _stay_idle(self) -> None:
-        """uvicorn takes whatever comes for the next request, also an empty line, or the rest of a body that was not read."""
+    def _restart_idle_timer(self) -> None:
+        """uvicorn stops the timer whatever comes: also an empty line, or the rest of a body that was not read."""
         is_upgraded = self not in self.connections
         if not is_upgraded and not self._is_answering():
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -212,21 +212,21 @@ class BoundedRequests(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch()
+        self._start_stall_timer()
 
     def resume_writing(self) -> None:
         _cancel(self._stall_timer)
         super().resume_writing()
 
-    def _watch(self) -> None:
-        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look, self.transport.get_write_buffer_size())
+    def _start_stall_timer(self) -> None:
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._abort_if_stalled, self.transport.get_write_buffer_size())
 
-    def _look(self, waiting: int) -> None:
-        """A client that is only slow has taken some of the waiting bytes."""
-        if self.transport.get_write_buffer_size() >= waiting:
+    def _abort_if_stalled(self, unsent: int) -> None:
+        """`unsent`: the bytes at the timer's start. A client that is only slow has taken some of them."""
+        if self.transport.get_write_buffer_size() >= unsent:
             self.transport.abort()
         else:
-            self._watch()
+            self._start_stall_timer()
 
 
 _HEAD = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"

@@ -218,7 +218,7 @@ class Server:
     def _make_users(self) -> None:
         settings, database = self.settings, self.database
         self.secret = ServerSecret(settings.secret_key, settings.data_dir)
-        self.users = Users(database, expected=settings.oidc_issuer is not None)
+        self.users = Users(database, has_identity_provider=settings.oidc_issuer is not None)
         self.user_keys = UserKeys(database, self.secret)
         budgets = Budgets(database, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)

@@ -63,7 +63,7 @@ def decide_permission(permission: str, subjects: Iterable[str | Subject], rulese
         permission,
         relevant,
         rules_for(permission, approved),
-        unrestricted(permission, relevant),
+        is_unrestricted(permission, relevant),
         NamedPrograms(rule.pattern for rule in relevant if rule.action != "allow"),
     )
     actions = (evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects)
@@ -74,7 +74,7 @@ def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
     return [rule for rule in ruleset if _applies_to_permission(rule.permission, permission)]
 
 
-def unrestricted(permission: str, ruleset: Ruleset) -> bool:
+def is_unrestricted(permission: str, ruleset: Ruleset) -> bool:
     """Whether everything is allowed: a rule for `*` allows, and no later rule denies or asks."""
     for rule in reversed(rules_for(permission, ruleset)):
         if rule.action != "allow":
@@ -92,7 +92,7 @@ class _SubjectEvaluator:
     permission: str
     ruleset: Ruleset
     approved: Ruleset
-    unrestricted: bool
+    is_unrestricted: bool
     named: NamedPrograms
 
     def action_for(self, subject: Subject) -> Action:
@@ -102,12 +102,12 @@ class _SubjectEvaluator:
         if "deny" in {typed.action, *by_spelling.values(), *by_name.values()}:
             return "deny"
         if subject.readability == "unreadable":
-            return "allow" if self.unrestricted else "ask"
+            return "allow" if self.is_unrestricted else "ask"
         if self._may_run_named(subject) or not self._are_approved(by_name):
             return "ask"
         if self._is_approved(subject.pattern):
             return "allow"
-        if subject.readability == "foreign" and not self.unrestricted and _is_broad(typed):
+        if subject.readability == "foreign" and not self.is_unrestricted and _is_broad(typed):
             return "ask"
         return typed.action if self._are_approved(by_spelling) else "ask"
 

@@ -34,18 +34,18 @@ def _begins(value: str, text: str, at: int) -> bool:
 
 
 def _find(text: str, value: str, at: int, until: int) -> int:
-    """Like `str.find`. With a `?` each bit of a number is a part of the text that ends here: all are brought forward at once."""
+    """Like `str.find`. With a `?` by the bitap algorithm: bit n of `ended` says whether n + 1 characters of the text end here."""
     if "?" not in text:
         return value.find(text, at, until)
     if len(text) > until - at:
         return -1
-    anything = int("".join("01"[char == "?"] for char in reversed(text)), 2)
-    fits = defaultdict[str, int](lambda: anything)
+    wildcards = int("".join("01"[char == "?"] for char in reversed(text)), 2)
+    fits = defaultdict[str, int](lambda: wildcards)
     for i, char in enumerate(text):
         fits[char] |= 1 << i
     whole, ended = 1 << (len(text) - 1), 0
     for i in range(at, until):
-        ended = (ended << 1 | 1) & fits.get(value[i], anything)
+        ended = (ended << 1 | 1) & fits.get(value[i], wildcards)
         if ended & whole:
             return i + 1 - len(text)
     return -1

@@ -75,7 +75,7 @@ class TurningBlocks:
         self._count = 0
         self._id = ""
 
-    def say(self, kind: BlockKind, text: str) -> list[StreamEvent]:
+    def append(self, kind: BlockKind, text: str) -> list[StreamEvent]:
         if not text:
             return []
         ended: list[StreamEvent] = []

@@ -92,11 +92,11 @@ def entries_for(
     operators: Entries,
     projects: Entries,
     *,
-    shares: bool,
+    shares_server_keys: bool,
 ) -> dict[str, RawEntry]:
     """The entries of `provider` that hold for a user. `of_user`: the providers for which the user has a key, `of_server`: those
-    for which the server has one that the user may use. `shares`: the user may use the keys in the configuration, too. `operators`
-    and `projects`: the entries of their layers."""
+    for which the server has one that the user may use. `shares_server_keys`: the user may use the keys in the configuration, too.
+    `operators` and `projects`: the entries of their layers."""
     found: dict[str, RawEntry] = {}
     for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
         operator, project = operators.get(id_, {}), projects.get(id_, {})
@@ -105,7 +105,7 @@ def entries_for(
             continue
         is_operators = id_ in operators or id_ in of_server
         entry = _with_descriptions(operator, project, catalogue, id_) if is_operators else project
-        if shares or masked(entry) == entry:
+        if shares_server_keys or masked(entry) == entry:
             found[id_] = entry
     return found
 
@@ -250,14 +250,15 @@ def connect(
     server: ServerKeys,
     own: Mapping[str, Auth] | None = None,
     *,
-    shares: bool = True,
+    shares_server_keys: bool = True,
 ) -> dict[str, ProviderInfo]:
-    """The connected providers of a user with the keys `own`, by default the operator. `shares`: the user may use the
-    configuration's keys. `server`: the server's keys that the user may use."""
+    """The connected providers of a user with the keys `own`, by default the operator. `server`: the server's keys that the user
+    may use. `shares_server_keys`: the user may use the configuration's keys, too."""
     own = api_keys(own or {})  # nothing else is a key: with it the server's key would go where the project says
     operators = settings.operators or settings
     of_server = server.providers(catalogue, operators)
-    entries = entries_for(own.keys(), of_server, catalogue, operators.entries, settings.projects, shares=shares)
+    layers = operators.entries, settings.projects
+    entries = entries_for(own.keys(), of_server, catalogue, *layers, shares_server_keys=shares_server_keys)
     return assemble(catalogue, replace(settings, entries=entries), server.env, {**server.auth, **own})
 
 

@@ -150,7 +150,7 @@ class ChatReader:
     def _choice(self, choice: Payload) -> list[StreamEvent]:
         delta = choice.get("delta") or {}
         reasoning = _reasoning(delta)
-        events = self._blocks.say("reasoning", reasoning) if reasoning else []
+        events = self._blocks.append("reasoning", reasoning) if reasoning else []
         if content := delta.get("content"):
             events += self._content(content)
         for call in delta.get("tool_calls") or ():
@@ -161,15 +161,15 @@ class ChatReader:
 
     def _content(self, content: Any) -> list[StreamEvent]:
         if isinstance(content, str):
-            return [event for kind, text in self._think.feed(content) for event in self._blocks.say(kind, text)]
+            return [event for kind, text in self._think.feed(content) for event in self._blocks.append(kind, text)]
         return [event for part in content for event in self._part(part)]
 
     def _part(self, part: Payload) -> list[StreamEvent]:
         """Mistral streams reasoning as a list of content parts."""
         if part.get("type") == "thinking":
             text = "".join(piece.get("text") or "" for piece in part.get("thinking") or ())
-            return self._blocks.say("reasoning", text)
-        return self._blocks.say("text", part.get("text") or "")
+            return self._blocks.append("reasoning", text)
+        return self._blocks.append("text", part.get("text") or "")
 
     def _tool_delta(self, delta: Payload) -> list[StreamEvent]:
         function = delta.get("function") or {}
@@ -189,7 +189,7 @@ class ChatReader:
         return [*self._end_blocks(), *self._calls.finish_all()]
 
     def _end_blocks(self) -> list[StreamEvent]:
-        held = [event for kind, text in self._think.flush() for event in self._blocks.say(kind, text)]
+        held = [event for kind, text in self._think.flush() for event in self._blocks.append(kind, text)]
         return [*held, *self._blocks.end()]
 
 
@@ -241,14 +241,6 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
     """No option may change the model, or leave out the usage: a call's cost is computed from both."""
-    interleaved = request.model.capabilities.interleaved
-    reasoning_field = interleaved.field if isinstance(interleaved, InterleavedField) else None
-    caches_by_marks = _caches_by_marks(request.model)
-    system = [text for text in request.system if text] if caches_by_marks else request.system_in_one
-    messages: list[Payload] = [{"role": "system", "content": text} for text in system]
-    messages += [entry for turn in request.messages for entry in _entries(turn, reasoning_field)]
-    if caches_by_marks:
-        _mark_for_cache(messages)
     # OpenAI's reasoning models reject `max_tokens`; other servers know no other name.
     is_of_openai = request.model.api.id.startswith(_NEEDS_COMPLETION_TOKENS)
     limit_name = "max_completion_tokens" if is_of_openai else "max_tokens"
@@ -262,10 +254,22 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
         **present(tool_choice="required" if request.requires_tool else None),
         **renamed(request.options, _OPTION_NAMES, _RESPONSES_ONLY),
         "model": request.model.api.id,
-        "messages": messages,
+        "messages": _messages(request),
         "stream": True,
         **({"stream_options": {"include_usage": True}} if include_usage else {}),
     }
+
+
+def _messages(request: ModelRequest) -> list[Payload]:
+    interleaved = request.model.capabilities.interleaved
+    reasoning_field = interleaved.field if isinstance(interleaved, InterleavedField) else None
+    caches_by_marks = _caches_by_marks(request.model)
+    system = [text for text in request.system if text] if caches_by_marks else request.system_in_one
+    messages: list[Payload] = [{"role": "system", "content": text} for text in system]
+    messages += [entry for turn in request.messages for entry in _entries(turn, reasoning_field)]
+    if caches_by_marks:
+        _mark_for_cache(messages)
+    return messages
 
 
 def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Payload]:

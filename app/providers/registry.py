@@ -1,4 +1,4 @@
-"""The adapter for a model, created on first use and cached; and observers and a user's budget, which all its calls pass."""
+"""The connection to a model's provider: its adapter, created on first use, behind a user's budget and the observers."""
 
 import asyncio
 import os
@@ -137,21 +137,25 @@ def _call(call_id: str, tool: str, arguments: dict[str, Any]) -> MessagePart:
 # The adapters.
 
 
-Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
+AdapterName = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
-_ADAPTER_OF: dict[str, Adapter] = {Npm.OPENAI: "openai_responses", Npm.ANTHROPIC: "anthropic_messages", Npm.SCRIPTED: "scripted"}
+_ADAPTER_OF: dict[str, AdapterName] = {
+    Npm.OPENAI: "openai_responses",
+    Npm.ANTHROPIC: "anthropic_messages",
+    Npm.SCRIPTED: "scripted",
+}
 _CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
 _CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
 
 
-def adapter_of(model: Model) -> Adapter:
+def adapter_name(model: Model) -> AdapterName:
     """Any other npm package means OpenAI's Chat Completions API."""
     return _ADAPTER_OF.get(model.api.npm, "openai_chat")
 
 
 @dataclass(eq=False)
 class Connection:
-    """A provider with the functions that its calls pass. Equal only if it is the same."""
+    """A provider whose calls are metered and observed. Equal only if it is the same."""
 
     stream: SendRequest
     close: Callable[[], Coroutine[Any, Any, None]]
@@ -175,11 +179,11 @@ class Providers:
         self._infos = infos
         self._account = account
         self._scripted = scripted or shared_scripted
-        self._connections: dict[tuple[str, Adapter, str], Connection] = {}
+        self._connections: dict[tuple[str, AdapterName, str], Connection] = {}
 
-    def provider_for(self, model: Model) -> Connection:
+    def connection_for(self, model: Model) -> Connection:
         """Raises NoAddress."""
-        key = (model.provider_id, adapter_of(model), model.api.url)
+        key = (model.provider_id, adapter_name(model), model.api.url)
         if key not in self._connections:
             adapter, send = self._adapter(model)
             if self._observer.watches_models:
@@ -191,7 +195,7 @@ class Providers:
 
     async def load(self, models: Iterable[Model]) -> None:
         """Imports the SDKs for these models, in a thread, before the first request needs them."""
-        for adapter in sorted({adapter_of(model) for model in models} - {"scripted"}):
+        for adapter in sorted({adapter_name(model) for model in models} - {"scripted"}):
             await asyncio.to_thread(_load, adapter)
 
     async def close(self) -> None:
@@ -201,15 +205,15 @@ class Providers:
 
     def _adapter(self, model: Model) -> tuple[Provider, SendRequest]:
         """The provider, and a function that sends it requests, adapted to what it and the model accept. Raises NoAddress."""
-        if adapter_of(model) == "scripted":
+        if adapter_name(model) == "scripted":
             scripted = self._scripted()
             return scripted, scripted.stream
         info = self._infos[model.provider_id]
         options = info.options  # of the config: they take precedence over the catalogue and the key store
         address = options.get("baseURL") or model.api.url or None
-        if address is None and adapter_of(model) == "openai_chat":
+        if address is None and adapter_name(model) == "openai_chat":
             raise NoAddress(info.id)  # the adapter would send the key and the conversation to OpenAI
-        adapter: Provider = _adapter_class(adapter_of(model))(
+        adapter: Provider = _adapter_class(adapter_name(model))(
             info.id,
             api_key=options.get("apiKey") or info.key,
             base_url=address,
@@ -220,12 +224,12 @@ class Providers:
         return adapter, lambda request: adapter.stream(prepare(request, info.options))
 
 
-def _adapter_class(adapter: Adapter) -> Any:
+def _adapter_class(adapter: AdapterName) -> Any:
     """Imports the class on first use."""
     return getattr(import_module(f"app.providers.{adapter}"), _CLASS_OF[adapter])
 
 
-def _load(adapter: Adapter) -> None:
+def _load(adapter: AdapterName) -> None:
     _adapter_class(adapter).load()
 
 

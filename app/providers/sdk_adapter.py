@@ -25,8 +25,8 @@ from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize
 from app.providers.base import ApiFailure, MissingKey, ModelRequest, StreamEvent, StreamStart
 from app.providers.errors import no_stream
 from app.util.bounds import (
+    EVENT_ENDS,
     IDENTITY,
-    LINE_ENDS,
     MAX_ERROR_BYTES,
     AnswerPassedLimit,
     parse_json,
@@ -85,7 +85,7 @@ class WholeEvents(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         rest, pieces = b"", whole_events(self._stream)
         async for piece in pieces:
-            if piece.endswith(LINE_ENDS) or _is_whole(piece):
+            if piece.endswith(EVENT_ENDS) or _is_whole(piece):
                 texts = piece.replace(b"\r\n", b"\n").strip(b"\n").split(b"\n\n")
                 yield b"".join([self._event(text.strip(b"\n")) for text in texts])
             else:

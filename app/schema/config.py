@@ -113,7 +113,7 @@ def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) 
 
 
 class _Section(Wire):
-    """Keys are in snake_case but where an alias says otherwise. A field is there only if it was set."""
+    """Keys are in snake_case but where an alias says otherwise. Answers have only the fields that were set."""
 
     model_config = ConfigDict(alias_generator=None)
 

@@ -10,10 +10,12 @@ What a request is answered with is an exception that carries its facts, its HTTP
     ├── InvalidCursor         400  InvalidCursorError
     ├── NotFound              404  NotFoundError: SessionNotFound, MessageNotFound and others
     ├── SessionBusy           409  SessionBusyError
+    ├── Aborted               409  SessionAbortedError
     ├── Conflict              409  ConflictError
     ├── DirectoryForbidden    403  DirectoryForbiddenError
     ├── NoAnswer              500  NoAnswerError
-    ├── TooManyPrompts        429  TooManyPromptsError
+    ├── TooMany               429  a name of its own each: TooManyPrompts and others
+    ├── TooLarge              413  PayloadTooLargeError
     └── declared beside the code that raises them: agent, provider, config, snapshot …
 One handler (api.errors) renders them all as `{name, data}`. Those with a tag have `_tag` and their facts beside it: clients of
 OpenCode 1.18 read these.

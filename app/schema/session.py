@@ -64,10 +64,6 @@ class Revert(Wire):
     unfinished: bool | None = None
 
 
-DEFAULT_VARIANT = "default"
-"""For a model that was named without a variant."""
-
-
 class RevertedFile(Wire):
     """What a revert does to a file. `path` is relative to the worktree."""
 
@@ -79,11 +75,17 @@ class RevertedFile(Wire):
 
 
 class RevertState(Wire):
+    """A `Revert`, as the second API tells it."""
+
     message_id: str
     part_id: str | None = None
     snapshot: str | None = None
     diff: str | None = None
     files: list[RevertedFile] | None = None
+
+
+DEFAULT_VARIANT = "default"
+"""For a model that was named without a variant."""
 
 
 class SessionModel(Wire):

@@ -154,7 +154,7 @@ class Step:
         self._finish = None
         writer, live = self._writer, self._ctx.store.live
         await writer.stored()
-        provider = self._ctx.instance.models.providers.provider_for(self._model)
+        provider = self._ctx.instance.models.providers.connection_for(self._model)
         async with aclosing(provider.stream(request)) as stream:
             async for event in stream:
                 if writer.chain.failure is not None:

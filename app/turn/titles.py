@@ -113,7 +113,7 @@ class Titles:
         request = await hooks.request(instance, request, agent, prompt)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                async with aclosing(instance.models.providers.provider_for(model).stream(request)) as events:
+                async with aclosing(instance.models.providers.connection_for(model).stream(request)) as events:
                     return await _read(events, model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Only asymmetric ones: with the others, the public key would be enough to make a token."""
 LEEWAY_SECONDS = 60
-KEYS_SECONDS = 600.0
+KEYS_MAX_AGE_SECONDS = 600.0
 REFETCH_SECONDS = 10.0
 TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 1_000_000
@@ -56,7 +56,7 @@ class ProviderKeys:
 
     def _is_due(self, key_id: str | None) -> bool:
         now = time.monotonic()
-        is_wanted = key_id not in self._keys or now - self._fetched_at > KEYS_SECONDS
+        is_wanted = key_id not in self._keys or now - self._fetched_at > KEYS_MAX_AGE_SECONDS
         return is_wanted and now - self._tried_at > self._refetch_seconds
 
     async def _refresh(self) -> None:

@@ -1,4 +1,4 @@
-"""The server's own secret, of which users' keys are encrypted and event ids are sealed; and the tokens of clients."""
+"""The server's own secret, which encrypts users' keys and seals event ids; and the tokens of clients."""
 
 import base64
 import hashlib

@@ -43,9 +43,9 @@ class NoSuchUser(Exception):
 
 
 class Users:
-    def __init__(self, database: Database, *, expected: bool = False) -> None:
-        """`expected`: there may be users of an identity provider, who are not stored."""
-        self._expected = expected
+    def __init__(self, database: Database, *, has_identity_provider: bool = False) -> None:
+        """`has_identity_provider`: whose users are not stored."""
+        self._has_identity_provider = has_identity_provider
         self._database = database
         self._sql = statements(database.dialect)
         self._users: Mapping[str, User] = {}
@@ -67,12 +67,12 @@ class Users:
         return self._users
 
     async def get(self, name: str) -> User | None:
-        """An unknown user is looked for again: they may have been added just now, and use their token."""
+        """None for an unknown user, who is looked for again: they may have been added just now, and use their token."""
         return (await self.all()).get(name) or (await self._read(ADDED_SECONDS)).get(name)
 
     def exist(self) -> bool:
         """Whether this server has users, as last read."""
-        return self._expected or bool(self._users)
+        return self._has_identity_provider or bool(self._users)
 
     def roots(self) -> list[str]:
         """The roots of all users, as last read."""
@@ -91,7 +91,8 @@ class Users:
         row = {**asdict(user), **stored}
 
         def put(connection: Any) -> None:
-            if any(each.name == user.name for each in account_rows.users(connection)) == is_new:
+            is_stored = any(each.name == user.name for each in account_rows.users(connection))
+            if is_stored == is_new:
                 raise UserNameTaken(user.name) if is_new else NoSuchUser(user.name)
             connection.execute(self._sql.put_user, [row])
 

@@ -85,7 +85,7 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_VALUES = 100_000
 """JSON values in one event or body: megabytes of tiny ones take gigabytes when they are read."""
 IDENTITY = {"Accept-Encoding": "identity"}
-LINE_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 """An empty line, the end of an event, in each of the ways that the format allows."""
 
 
@@ -98,7 +98,7 @@ async def whole_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     as a whole may have any size. Raises AnswerPassedLimit."""
     rest = bytearray()
     async for chunk in chunks:
-        if not rest and chunk.endswith(LINE_ENDS):  # as most servers send their events
+        if not rest and chunk.endswith(EVENT_ENDS):  # as most servers send their events
             yield chunk
             continue
         sought = max(len(rest) - 2, 0)
@@ -114,7 +114,7 @@ async def whole_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 def _end_of_events(text: bytearray, sought: int) -> int:
     """0 without one."""
-    return max(at + len(mark) if (at := text.rfind(mark, sought)) >= 0 else 0 for mark in LINE_ENDS)
+    return max(at + len(mark) if (at := text.rfind(mark, sought)) >= 0 else 0 for mark in EVENT_ENDS)
 
 
 def require_identity(headers: Mapping[str, str]) -> None:

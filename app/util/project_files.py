@@ -71,17 +71,17 @@ class ProjectBounds:
 
     def hold(self, real: str) -> bool:
         tops = [self.directory] if self.checkout == "/" else [self.directory, self.checkout]
-        return any(is_below(real, top) for top in tops) and not self.close(real)
+        return any(is_below(real, top) for top in tops) and not self.is_closed(real)
 
     def hold_configuration(self, real: str) -> bool:
         """Like `hold`, also for configuration in the directories above, where nothing may lead elsewhere."""
         above = (f"{str(place).rstrip('/')}/{name}" for place in Path(self.directory).parents for name in _LAYERS)
-        return self.hold(real) or (any(is_below(real, place) for place in above) and not self.close(real))
+        return self.hold(real) or (any(is_below(real, place) for place in above) and not self.is_closed(real))
 
     def may_name(self, real: str) -> bool:
         return self.trusted or self.hold(real)
 
-    def close(self, real: str) -> bool:
+    def is_closed(self, real: str) -> bool:
         return any(is_below(real, place) and not is_below(self.directory, place) for place in self.closed())
 
 
@@ -319,9 +319,9 @@ def located(path: Path) -> tuple[Path, Identity]:
 _MAGIC = frozenset("*?[")
 
 
-def matches(reader: BoundedReader, folder: str, pattern: str) -> list[str]:
-    """Paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Callers check whether a
-    path is a file, and may be read."""
+def matching_paths(reader: BoundedReader, folder: str, pattern: str) -> list[str]:
+    """The paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Callers check
+    whether a path is a file, and may be read."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return sorted(set(_matches(reader, folder.rstrip("/"), parts, 0)))
 

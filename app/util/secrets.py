@@ -1,4 +1,4 @@
-"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And clients' lines in the log."""
+"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And clients' log entries."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
         for name, inner in value.items():
             is_secret = headers or _SECRET_NAME.search(name)
             for one in _each(inner):
-                yield from _alone(one) if is_secret and isinstance(one, str) else secrets_of(one, headers=name == "headers")
+                yield from _bare(one) if is_secret and isinstance(one, str) else secrets_of(one, headers=name == "headers")
     elif isinstance(value, list):
         for inner in value:
             yield from secrets_of(inner)
@@ -89,10 +89,10 @@ def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
     for before, word in pairwise(command):
         name, equals, value = word.partition("=")
         if equals or (before.startswith("-") and _SECRET_NAME.search(before)):
-            yield from _alone(value if equals else name)
+            yield from _bare(value if equals else name)
         header, _, sent = word.partition(":")
         if before in ("-H", "--header") or _SECRET_NAME.search(header):
-            yield from _alone(sent)
+            yield from _bare(sent)
         yield from _of_address(word)
 
 
@@ -110,14 +110,14 @@ def _of_address(text: str) -> Iterator[str]:
     if login := _LOGIN_IN_URL.search(text):
         user, _, password = login[0].partition(":")
         sent = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode(errors="replace")).decode()
-        yield from {*_alone(password), *_alone(unquote(password)), *_alone(sent)}
+        yield from {*_bare(password), *_bare(unquote(password)), *_bare(sent)}
     if query := _QUERY_IN_URL.search(text):
         for field in query[2].split("&"):
             value = field.partition("=")[2]
-            yield from {*_alone(value), *_alone(unquote_plus(value))}
+            yield from {*_bare(value), *_bare(unquote_plus(value))}
 
 
-def _alone(secret: str) -> Iterator[str]:
+def _bare(secret: str) -> Iterator[str]:
     bare = secret.rpartition(" ")[2]
     if len(bare) >= SHORTEST:
         yield bare

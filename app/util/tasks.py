@@ -9,6 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 
 class FailureLog:
     """Logs the first of several failures in a row, and when it works again."""
@@ -28,11 +32,6 @@ class FailureLog:
         if self.count:
             self._log.warning("%s works again, after %d failures", self._what, self.count)
         self.count = 0
-
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def forget_failure(task: asyncio.Task[Any]) -> None:

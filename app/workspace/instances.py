@@ -132,7 +132,7 @@ class Instances:
         base, shared = cached.instance, account.shares_server_keys
         settings = ProviderSettings.of_loaded(cached.config, base.config)
         server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
-        connected = connect(self._models.known, settings, server, account.keys, shares=shared)
+        connected = connect(self._models.known, settings, server, account.keys, shares_server_keys=shared)
         providers = self._models.providers(connected, account)
         models = InstanceModels(connected, providers)
         walls = self.walls_of(account.principal)

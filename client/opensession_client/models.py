@@ -1944,6 +1944,8 @@ class RevertInput(Wire):
 
 
 class RevertState(Wire):
+    """A `Revert`, as the second API tells it."""
+
     message_id: Annotated[str, Field(alias="messageID")]
     part_id: Annotated[str | None, Field(alias="partID")] = None
     snapshot: str | None = None

@@ -21,7 +21,7 @@ from app.permissions.wildcard import is_plain
 @dataclass(frozen=True, slots=True)
 class ShellAnalysis:
     """`subjects`: the simple commands. `outside`: real paths, or the text as typed for a path that is known only at run time.
-    `unparsable`: parts of the command could not be read."""
+    `unparsable`: parts of the command could not be read, and all of it is the last of `outside`."""
 
     subjects: list[Subject]
     outside: tuple[str, ...]

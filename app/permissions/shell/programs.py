@@ -123,7 +123,7 @@ def _sed_runs(program: str) -> bool:
     return len(signs) > _MAX_DELIMITERS or any(re.search(sign, program) for sign in signs)
 
 
-def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
+def readability_of(name: str, args: Sequence[str], has_input: bool) -> Readability:
     if name == "git" and _names_program(args):
         return "unreadable"
     if own := OWN_LANGUAGE.get(name):
@@ -132,14 +132,14 @@ def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
         return "foreign" if runs else "readable"
     if not may_take_scripts(name, args):
         return "readable"
-    takes_code = any(_CODE_OPTION.fullmatch(one) and _CODE.search(other) for one, other in pairwise(args))
-    runs_its_input = is_fed and all(arg.startswith("-") for arg in args)
+    takes_code = any(_CODE_OPTION.fullmatch(option) and _CODE.search(value) for option, value in pairwise(args))
+    runs_its_input = has_input and all(arg.startswith("-") for arg in args)
     return "foreign" if takes_code or runs_its_input else "readable"
 
 
 def _names_program(args: Sequence[str]) -> bool:
     """`args`: git's arguments."""
-    given = [other for one, other in pairwise(args) if one == "-c" or "config" in args]
+    given = [value for option, value in pairwise(args) if option == "-c" or "config" in args]
     settings = filter(_SETTING.fullmatch, given)
     is_named = any(arg.startswith(("ext::", "--config-env", "--exec-path=")) for arg in args)
     return is_named or not all(map(_HARMLESS_SETTING.match, settings))
@@ -243,7 +243,8 @@ def _add_fed_command(started: StartedProgram, command: Sequence[Word]) -> None:
 
 
 def _inner_commands(args: Sequence[Word], valued: str, operands: int) -> Iterator[Sequence[Word]]:
-    """The earliest first. If an option may or may not take the next word as its value, both ways are followed."""
+    """The commands that may begin in `args`, the earliest first. If an option may or may not take the next word as its value,
+    both ways are followed. `valued`: letters of options with a value. `operands`: how many stand before the command."""
     starts: set[int] = set()
     waiting, seen = [(0, operands)], set[tuple[int, int]]()
     while waiting:

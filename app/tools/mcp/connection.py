@@ -134,7 +134,7 @@ class McpConnection:
             self._scope.deadline = math.inf
             self._client, self.status, self._was_connected = client, MCPStatusConnected(), True
             self._end_opening()
-            while await self._watch.change():
+            while await self._watch.next_change():
                 with anyio.fail_after(self._answer_seconds):
                     self._set_offers(await offers(client, self.target.name))
 

@@ -195,7 +195,7 @@ class McpWatch:
         self._stopped = True
         self._event.set()
 
-    async def change(self) -> bool:
+    async def next_change(self) -> bool:
         """True at a change, False when stopped. Raises why the connection ended."""
         await self._event.wait()
         self._event.clear()

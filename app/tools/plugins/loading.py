@@ -55,7 +55,7 @@ async def load_plugin(extension: Extension, given: PluginInput) -> LoadedPlugin:
     function = getattr(found, "plugin", None) or found
     if not callable(function):
         raise BadExtension("it has no function `plugin`")
-    return _read(await runner.call(function, given, seconds=LOAD_SECONDS))
+    return _validated(await runner.call(function, given, seconds=LOAD_SECONDS))
 
 
 async def load_tools(extension: Extension) -> LoadedPlugin:
@@ -82,7 +82,7 @@ def _is_tool(value: Any) -> bool:
     return isinstance(value, PluginTool) or (isinstance(value, dict) and {"description", "execute"} <= value.keys())
 
 
-def _read(hooks: Any) -> LoadedPlugin:
+def _validated(hooks: Any) -> LoadedPlugin:
     if hooks is None:
         return LoadedPlugin({})
     if not isinstance(hooks, Mapping):

@@ -26,7 +26,7 @@ from app.util.project_files import (
     ProjectBounds,
     Within,
     anywhere,
-    matches,
+    matching_paths,
     read_bytes,
     warn_once,
 )
@@ -318,7 +318,7 @@ def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _le
             reader = own
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
-            found = _files(("/", path) for path in matches(reader, str(folder), relative))
+            found = _files(("/", path) for path in matching_paths(reader, str(folder), relative))
             yield from ((path, reader.within) for path in found)
     for error in (*inside.refused, *above.refused, *own.refused):
         refuse(error)

@@ -121,10 +121,10 @@ def test_the_rules_of_a_permission_are_its_own_alone() -> None:
 
 
 def test_unrestricted_looks_behind_the_last_rule_for_everything() -> None:
-    assert rules.unrestricted("bash", [rule("*", "*", "deny"), *bash({"*": "allow"})])
-    assert not rules.unrestricted("bash", ASK_RM)
-    assert not rules.unrestricted("bash", bash({"git *": "allow"}))
-    assert rules.unrestricted("bash", bash({"rm *": "ask", "*": "allow"}))
+    assert rules.is_unrestricted("bash", [rule("*", "*", "deny"), *bash({"*": "allow"})])
+    assert not rules.is_unrestricted("bash", ASK_RM)
+    assert not rules.is_unrestricted("bash", bash({"git *": "allow"}))
+    assert rules.is_unrestricted("bash", bash({"rm *": "ask", "*": "allow"}))
 
 
 def test_hidden_tools_are_those_whose_last_rule_denies_everything() -> None:

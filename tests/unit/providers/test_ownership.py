@@ -85,7 +85,7 @@ def test_with_a_key_of_ones_own_both_say_and_nothing_secret_of_the_operators_goe
     entry = corp(apiKey="sk-corp", headers={"X-Api": "hush"}, region="eu", baseURL="http://user:hush@corp/v1?key=hush")
     entry["models"]["big"] |= {"headers": {"X-Model": "hush"}, "options": {"accessKeyId": "hush", "effort": "low"}}
     said = {"options": {"apiKey": "sk-file", "headers": {"X-Mine": "yes", "Authorization": "no"}}, "models": {"new": {}}}
-    [info] = connected({"corp": entry}, {"corp": said}, NO_KEYS, {"corp": OWN["corp"]}, shares=False).values()
+    [info] = connected({"corp": entry}, {"corp": said}, NO_KEYS, {"corp": OWN["corp"]}, shares_server_keys=False).values()
     assert info.key == "sk-own"
     assert info.options == {"baseURL": "http://corp/v1", "region": "eu", "headers": {"X-Mine": "yes"}}
     assert info.models["big"].options == {"effort": "low"} and info.models["big"].headers == {} and "new" in info.models
@@ -93,7 +93,7 @@ def test_with_a_key_of_ones_own_both_say_and_nothing_secret_of_the_operators_goe
 
 def test_with_a_key_of_ones_own_the_project_says_where_it_goes(connected: Any) -> None:
     said = {"options": {"baseURL": MINE}}
-    found = connected({"corp": corp(apiKey="x")}, {"corp": said, "anthropic": said}, NO_KEYS, OWN, shares=False)
+    found = connected({"corp": corp(apiKey="x")}, {"corp": said, "anthropic": said}, NO_KEYS, OWN, shares_server_keys=False)
     assert [(id_, info.options["baseURL"], info.key) for id_, info in sorted(found.items())] == [
         ("anthropic", MINE, "sk-own"),
         ("corp", MINE, "sk-own"),
@@ -110,7 +110,7 @@ def test_a_key_of_the_store_makes_a_provider_the_operators_who_has_to_describe_i
     "secret", [{"apiKey": "x"}, {"headers": {"X-Odd": "x"}}, {"baseURL": "http://corp?a=b"}, {"baseURL": "http://u:p@corp"}]
 )
 def test_without_sharing_nobody_has_what_the_operators_layers_have_a_secret_of(connected: Any, secret: dict[str, Any]) -> None:
-    found = connected({"corp": corp(**secret), "open": corp()}, {"corp": corp()}, NO_KEYS, {}, shares=False)
+    found = connected({"corp": corp(**secret), "open": corp()}, {"corp": corp()}, NO_KEYS, {}, shares_server_keys=False)
     assert set(found) == {"open"}
 
 

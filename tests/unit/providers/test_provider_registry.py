@@ -10,7 +10,7 @@ from fake_provider import FakeServer, ask, events_of, model, said, user
 
 from app.providers.base import FileBlock, NoAddress, Npm
 from app.providers.catalogue import scripted_info
-from app.providers.registry import Providers, adapter_of
+from app.providers.registry import Providers, adapter_name
 from app.providers.scripted import ScriptedProvider
 from app.schema.model import Model, ProviderInfo
 
@@ -33,13 +33,13 @@ def info(*models: Model, key: str | None = None, **options: Any) -> ProviderInfo
     ],
 )
 def test_the_package_names_the_adapter(package, adapter):
-    assert adapter_of(model(npm=package)) == adapter
+    assert adapter_name(model(npm=package)) == adapter
 
 
 async def test_options_win_over_the_stored_key_and_the_listed_address(server: FakeServer) -> None:
     here = info(key="stored", apiKey="option", baseURL=server.url, headers={"X-Own": "1"})
-    await events_of(Providers({"fake": here}).provider_for(model(url="http://127.0.0.1:1")))
-    await events_of(Providers({"fake": info(key="stored")}).provider_for(model(url=server.url)))
+    await events_of(Providers({"fake": here}).connection_for(model(url="http://127.0.0.1:1")))
+    await events_of(Providers({"fake": info(key="stored")}).connection_for(model(url=server.url)))
     keys = [(asked.headers["authorization"], asked.headers.get("x-own")) for asked in server.received]
     assert keys == [("Bearer option", "1"), ("Bearer stored", None)]
 
@@ -49,7 +49,7 @@ def test_a_key_and_a_conversation_go_to_no_server_that_nobody_named(package: str
     """The option is misspelt, or is that of another package."""
     providers = Providers({"fake": info(apiKey="secret", baseUrl="http://model.internal", resourceName="ours")})
     with pytest.raises(NoAddress, match=r"options\.baseURL"):
-        providers.provider_for(model(npm=package))
+        providers.connection_for(model(npm=package))
 
 
 def test_an_sdk_is_loaded_for_the_providers_that_need_it_and_for_no_list() -> None:
@@ -77,22 +77,22 @@ for package in {[str(package) for package in wanted]!r}:
 
 async def test_models_of_one_endpoint_share_an_adapter_until_it_is_closed() -> None:
     providers = Providers({"fake": info(key="k", baseURL="http://x")})
-    first = providers.provider_for(model("a"))
-    assert providers.provider_for(model("b")) is first
-    others = [providers.provider_for(model("c", npm=package)) for package in (Npm.ANTHROPIC, Npm.OPENAI)]
+    first = providers.connection_for(model("a"))
+    assert providers.connection_for(model("b")) is first
+    others = [providers.connection_for(model("c", npm=package)) for package in (Npm.ANTHROPIC, Npm.OPENAI)]
     assert first not in others and others[0] is not others[1]
     await providers.close()
-    assert providers.provider_for(model("a")) is not first
+    assert providers.connection_for(model("a")) is not first
 
 
 async def test_the_scripted_provider_is_the_one_given() -> None:
     scripted, rules = ScriptedProvider([[{"text": "hi"}]]), scripted_info()
     providers = Providers({"scripted": rules}, scripted=lambda: scripted)
-    assert said(await events_of(providers.provider_for(rules.models["rules"]))) == "hi" and len(scripted.requests) == 1
-    assert providers.provider_for(rules.models["title"]) is providers.provider_for(rules.models["rules"])
+    assert said(await events_of(providers.connection_for(rules.models["rules"]))) == "hi" and len(scripted.requests) == 1
+    assert providers.connection_for(rules.models["title"]) is providers.connection_for(rules.models["rules"])
 
 
 async def test_requests_are_prepared_for_the_model(server: FakeServer) -> None:
     picture = user(FileBlock("image/png", "data:image/png;base64,AA"))
-    await events_of(Providers({"fake": info()}).provider_for(model(url=server.url)), ask(messages=(picture,)))
+    await events_of(Providers({"fake": info()}).connection_for(model(url=server.url)), ask(messages=(picture,)))
     assert "takes no image input" in server.body["messages"][0]["content"]
