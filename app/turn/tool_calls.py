@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +177,6 @@ class ToolCalls:
         self.writer = writer
         self.agent = agent
         self.model = model
-        self.seen_instructions = system.seen_in(ctx.history)
-        """Files that the model has been sent."""
         self._tools = tools
         self._calls = list(earlier)
         self._bypass_agent_check = bypass_agent_check
@@ -186,6 +184,11 @@ class ToolCalls:
         self.blocked = False
         """The user rejected a call without feedback, or dismissed a question: the turn stops after this step."""
         self.started = False
+
+    @cached_property
+    def seen_instructions(self) -> set[str]:
+        """Files that the model has been sent."""
+        return system.seen_in(self.ctx.history)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model."""
