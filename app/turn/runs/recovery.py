@@ -136,15 +136,16 @@ class Recovery:
         """Starts prompts whose server died between storing and running them. Offers open answers that no server goes on with."""
         now = time.monotonic()
         rows = await self.store.query(work_rows.abandoned_sessions)
-        waiting = [row for row in rows if not self.live.get(row.session_id).is_unfinished]
-        self._abandoned = {row.session_id: self._abandoned.get(row.session_id, now) for row in waiting}
+        seen_before, self._abandoned = self._abandoned, {}
         prompts: dict[str, str] = {}
         answers: list[str] = []
-        for row in waiting:
-            seconds = now - self._abandoned[row.session_id]
-            if row.answered and seconds >= LEFT_OPEN_AFTER_SECONDS:
+        for row in rows:
+            if self.live.get(row.session_id).is_unfinished:
+                continue
+            since = self._abandoned[row.session_id] = seen_before.get(row.session_id, now)
+            if row.answered and now - since >= LEFT_OPEN_AFTER_SECONDS:
                 answers.append(row.session_id)
-            elif not row.answered and seconds >= ABANDONED_AFTER_SECONDS:
+            elif not row.answered and now - since >= ABANDONED_AFTER_SECONDS:
                 prompts[row.session_id] = row.directory
         if prompts:
             await self._resume(prompts)
@@ -261,27 +262,24 @@ class Recovery:
             pending.withdraw_orphans(sessions)
 
     async def _undo_reverts(self) -> None:
-        undoing = self._tasks.start(self._undo_each_revert(), "unfinished reverts")
-        await asyncio.wait({undoing}, timeout=OPENING_SECONDS)
-        if undoing.done():
-            undoing.result()
-
-    async def _undo_each_revert(self) -> None:
+        undoing: list[asyncio.Task[None]] = []
         for session_id, directory in await self.store.query(session_rows.unfinished_reverts):
-            if session_id in self._not_undone:
-                continue
-            self._not_undone.add(session_id)
-            try:
-                await self.unrevert(await self._instance(session_id, directory), session_id)
-                self._not_undone.discard(session_id)
-                log.warning("undid a revert of %s that a killed server had not finished", session_id)
-            except ServiceError as error:
-                log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
-            except Exception:
-                log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
+            if session_id not in self._not_undone:
+                self._not_undone.add(session_id)
+                undoing.append(self._tasks.start(self._undo_revert(session_id, directory), f"undo the revert of {session_id}"))
+        if undoing:
+            await asyncio.wait(undoing, timeout=OPENING_SECONDS)
 
-    async def _instance(self, session_id: str, directory: str) -> Instance:
-        return await self.instances.get(directory, (await self.store.session(session_id)).owner or "")
+    async def _undo_revert(self, session_id: str, directory: str) -> None:
+        try:
+            instance = await self.instances.get(directory, (await self.store.session(session_id)).owner or "")
+            await self.unrevert(instance, session_id)
+            self._not_undone.discard(session_id)
+            log.warning("undid a revert of %s that a killed server had not finished", session_id)
+        except ServiceError as error:
+            log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
+        except Exception:
+            log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
 
     async def _open(self, session_id: str, directory: str) -> Instance | None:
         """The instance for the session's turn. None if its directory cannot be used, which is then the answer."""
