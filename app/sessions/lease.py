@@ -187,11 +187,9 @@ class Leases:
 
     async def aborted_runs(self) -> list[str]:
         """Sessions held here whose run another server wants to end."""
-        if not self._held:
-            return []
-        aborting = [lease for lease in await self._database.read(work_rows.leases) if lease.aborting]
-        held = {(lease.session_id, lease.generation) for lease in self._held.values()}
-        return [lease.session_id for lease in aborting if (lease.session_id, lease.generation) in held]
+        rows = await self._database.read(work_rows.leases) if self._held else ()
+        aborting = [Lease(row.session_id, row.owner, row.generation) for row in rows if row.aborting]
+        return [lease.session_id for lease in aborting if self._held.get(lease.session_id) == lease]
 
     def note_aborted(self, session_id: str) -> None:
         """What runs is told to end: what joins or follows it from now on is not meant."""
