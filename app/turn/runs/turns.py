@@ -255,7 +255,7 @@ class Turns:
     async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
         """Releases the lease. If nothing more runs in the session, announces idle: that is the last change of the work."""
         try:
-            idle = _set_idle(live, work) if announced and _leaves_idle(live, work) else None
+            idle = _set_idle(live, work) if announced else None
             if work.has_begun:
                 self._store.release(live.id)
                 self._leases.release(live.id, idle)
@@ -287,15 +287,13 @@ class Turns:
             self.start(live.id, work.instance).tried_prompt = end.waiting
 
 
-def _leaves_idle(live: LiveSession, work: SessionWork) -> bool:
+def _set_idle(live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun] | None:
     """Not while a turn waits, whose prompt is open. Not if another server runs the session: its prompts stay open. Not before the
     end of a turn that could not be stored yet."""
     a_turn_waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
     is_elsewhere = work.is_discarded or work.is_fenced
-    return work.has_begun and not (a_turn_waits or is_elsewhere or live.unstored_end is not None)
-
-
-def _set_idle(live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
+    if not work.has_begun or a_turn_waits or is_elsewhere or live.unstored_end is not None:
+        return None
     if isinstance(work, TurnWork):
         return live.set_idle(work.directory, releases_lease=True, joins=work.is_finished, tried_prompt=work.tried_prompt)
     return live.set_idle(work.directory, releases_lease=True)
