@@ -1,7 +1,7 @@
 """Accumulates a stream into the parts of one assistant message and stores them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.providers.base import Metadata
@@ -34,8 +34,6 @@ from app.sessions.usage import StepUsage
 from app.tools.base import ToolResult
 from app.util import clock, ids
 
-StepWork = Callable[[SessionTx], None]
-
 ABORTED = "Tool execution aborted"
 
 
@@ -57,8 +55,8 @@ class PartWriter:
         self._writes: dict[str, tuple[Part | AssistantMessage, asyncio.Future[Any]]] = {}
         """By id, the values, with the newest write of each."""
         self._withdrawn: list[Part] = []
-        self._is_counted = False
-        """Whether the step is in the ledger."""
+        self._end: StepFinishPart | None = None
+        """The part by which the ledger has the step; it has a step without one by its message."""
 
     def has_text(self) -> bool:
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._texts())
@@ -84,56 +82,34 @@ class PartWriter:
             raise self.chain.failure
 
     def put(self, part: Part) -> None:
-        self._post([part])
-
-    def _part_change(self, part: Part) -> StepWork:
-        row = part_row(part)
-        usage = StepUsage.of(self.message, part) if isinstance(part, StepFinishPart) else None
-        self._is_counted |= usage is not None
-
-        def put(tx: SessionTx) -> None:
-            tx.put_part(row)
-            if usage is not None:
-                tx.count_step(usage)
-
-        return put
+        self._post(None, part)
 
     def enqueue_message(self) -> None:
-        self._post([self.message])
+        self._post(self.message)
 
-    def _message_change(self) -> StepWork:
-        row = message_row(self.message)
-        is_uncounted = self.message.time.completed is not None and not self._is_counted
-        usage = StepUsage.of(self.message) if is_uncounted else None
-
-        def put(tx: SessionTx) -> None:
-            tx.put_message(row)
-            if usage is not None:
-                tx.add_usage(usage)
-
-        return put
-
-    def _post(self, values: Sequence[Part | AssistantMessage], removed: Sequence[Part] = ()) -> asyncio.Future[None]:
-        """Enqueues one change that removes parts and puts the values."""
-        changes = [
-            self._message_change() if isinstance(value, AssistantMessage) else self._part_change(value) for value in values
-        ]
+    def _post(self, message: AssistantMessage | None, *parts: Part, removed: Sequence[Part] = ()) -> asyncio.Future[None]:
+        """Enqueues one change that removes parts, and puts the message and other parts."""
+        message_values, rows = message_row(message) if message else None, list(map(part_row, parts))
+        end = self._end if self._end in parts else None
+        is_uncounted = message is not None and message.time.completed is not None and self._end is None
+        usage = StepUsage.of(self.message, end) if end or is_uncounted else None
 
         def work(tx: SessionTx) -> None:
             for part in removed:
                 tx.remove_part(part.message_id, part.id)
-            for change in changes:
-                change(tx)
+            if message_values is not None:
+                tx.put_message(message_values)
+            for row in rows:
+                tx.put_part(row)
+            if usage is not None:
+                record = tx.count_step if end else tx.add_usage
+                record(usage)
 
+        gone = [part.id for part in removed]
         write = self._newest_write = self._store.post_parts(
-            self.message.session_id,
-            self._directory,
-            work,
-            parts=[value for value in values if not isinstance(value, AssistantMessage)],
-            removed=[part.id for part in removed],
-            chain=self.chain,
+            self.message.session_id, self._directory, work, parts=parts, removed=gone, chain=self.chain
         )
-        for value in values:
+        for value in (message, *parts) if message else parts:
             self._writes[value.id] = value, write
         return write
 
@@ -161,7 +137,7 @@ class PartWriter:
         start = streamed.time.start if streamed.time else clock.now_ms()
         ended: dict[str, Any] = {"text": text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
         part = streamed.model_copy(update=ended if metadata is None else {**ended, "metadata": metadata})
-        self._attempt = [part if earlier.id == part.id else earlier for earlier in self._attempt]
+        self._attempt[self._attempt.index(streamed)] = part
         if isinstance(part, TextPart) or part.text or part.metadata:
             self.put(part)
         return part
@@ -230,7 +206,8 @@ class PartWriter:
         self.put(part)
 
     def step_finish(self, reason: str, snapshot: str | None, cost: float, tokens: Tokens) -> None:
-        self.put(StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, cost=cost, tokens=tokens))
+        self._end = StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, cost=cost, tokens=tokens)
+        self.put(self._end)
 
     def patch(self, tree: str, files: list[str]) -> None:
         self.put(PatchPart(**self._ids(), hash=tree, files=files))
@@ -241,7 +218,7 @@ class PartWriter:
         """Removes the parts of a failed attempt, because the retry starts from the beginning."""
         self._withdrawn = self._attempt
         if self._withdrawn:
-            self._post([], removed=self._withdrawn).add_done_callback(self._on_removed)
+            self._post(None, removed=self._withdrawn).add_done_callback(self._on_removed)
         for part in self._withdrawn:
             self._writes.pop(part.id, None)
         self._attempt = []
@@ -270,10 +247,10 @@ class PartWriter:
         self.chain = Chain()
         begun = {part.id: position for position, part in enumerate(self._attempt)}
         unstored = [value for value, write in self._writes.values() if not write.done() or write.exception() is not None]
-        message = [value for value in unstored if isinstance(value, AssistantMessage)]
+        message = self.message if self.message in unstored else None
         lost = {part.id: part for part in (*unfinished, *unstored) if not isinstance(part, AssistantMessage)}
         parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
-        self._post([*message, *parts], self._withdrawn)
+        self._post(message, *parts, removed=self._withdrawn)
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}
