@@ -161,7 +161,7 @@ class PageCursors:
 
     def read(self, cursor: str) -> int:
         """Raises BadRequest."""
-        seq = self._sealed.open(cursor) if self._sealed else _read_number(cursor)
+        seq = self._sealed.open(cursor).seq if self._sealed else _read_number(cursor)
         if seq < 0:
             raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
         return seq

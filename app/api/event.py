@@ -283,7 +283,7 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         yield await _greeting(app, listener)
     else:
         user = listener.audience.owner if listener.audience else None
-        seen = read_cursor(wanted.cursor) if user is None else EventId(app.secret.cursors(user).open(wanted.cursor), UNKNOWN_MARK)
+        seen = read_cursor(wanted.cursor) if user is None else app.secret.cursors(user).open(wanted.cursor)
         async for piece in _missed(app, listener, seen):
             yield piece
     if listener.form.second:
@@ -326,7 +326,7 @@ async def _missed(app: Server, listener: Listener, seen: EventId) -> AsyncIterat
     if page.resync and cursor < seen.seq:  # the journal begins behind what the client has seen
         page = await _page(app, listener, seen.seq)
     greeting = Event.of(EventServerConnected(), journaled=False)
-    yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
+    yield EventFrame(greeting, seen if cursor < seen.seq else greeting.id(cursor)).written(listener.form)
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)

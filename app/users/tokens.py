@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
-from app.events.bus.base import NEVER_GIVEN, PREFIX
+from app.events.bus.base import NEVER_GIVEN, PREFIX, UNKNOWN_MARK, EventId
 from app.users.principal import Principal, Role
 from app.util import clock
 from app.util.data_files import PrivateFileStamp, PrivateJson
@@ -80,11 +80,11 @@ def _hashed(key: str) -> bytes:
 
 
 # Event ids for users who do not receive all sessions' events: the journal's numbers would show how much others do. An id is one
-# block of AES: the sequence; random bits, so that two ids of one position in the journal differ, or zeros for the id that an
-# event of the journal keeps; and a mark of the user, so that only the user who was given an id can resume from it. Whoever makes
-# one up resumes at a random position of their own events.
+# block of AES: the sequence; the id's mark, or random bits if that tells nothing, so that two ids of one position in the journal
+# differ; and a mark of the user, so that only the user who was given an id can resume from it. Whoever makes one up resumes at a
+# random position of their own events.
 
-_BLOCK = struct.Struct(">Q4s4s")
+_BLOCK = struct.Struct(">QI4s")
 _PURPOSE = b"event ids"
 
 
@@ -95,19 +95,19 @@ class UserCursors:
         ciphers = [Cipher(algorithms.AES(key), modes.ECB()) for key in keys]
         self._encrypt = ciphers[0].encryptor().update
         self._decrypt = [cipher.decryptor().update for cipher in ciphers]
-        self._mark = hashlib.sha256(name.encode()).digest()[:4]
+        self._user = hashlib.sha256(name.encode()).digest()[:4]
 
-    def seal(self, seq: int, *, stable: bool = False) -> bytes:
-        tail = bytes(4) if stable else secrets.token_bytes(4)
-        return base64.urlsafe_b64encode(self._encrypt(_BLOCK.pack(seq, tail, self._mark))).rstrip(b"=")
+    def seal(self, seq: int, mark: int = UNKNOWN_MARK) -> bytes:
+        told = mark if mark < UNKNOWN_MARK else UNKNOWN_MARK + secrets.randbits(31)
+        return base64.urlsafe_b64encode(self._encrypt(_BLOCK.pack(seq, told, self._user))).rstrip(b"=")
 
-    def open(self, cursor: str) -> int:
+    def open(self, cursor: str) -> EventId:
         block = _decoded(cursor.removeprefix(PREFIX))
         for decrypt in self._decrypt if block else ():
-            seq, _, mark = _BLOCK.unpack(decrypt(block))
-            if mark == self._mark and seq < 2**62:
-                return int(seq)
-        return NEVER_GIVEN
+            seq, mark, user = _BLOCK.unpack(decrypt(block))
+            if user == self._user and seq < 2**62:
+                return EventId(seq, mark)
+        return EventId(NEVER_GIVEN, UNKNOWN_MARK)
 
 
 _cursors = lru_cache(1024)(UserCursors)

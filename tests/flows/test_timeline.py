@@ -1,15 +1,18 @@
 """A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
+from sse_reader import Received
 from user_logins import user
 
 from app.events.bus.base import UNKNOWN_MARK, read_cursor
 from app.sessions import replay
+from app.users.principal import Role
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]
@@ -223,27 +226,33 @@ async def test_the_stream_of_all_events_tells_the_same_with_the_same_numbers(tmp
     assert len(ids) == len(set(ids))
 
 
-async def test_who_has_some_of_the_events_of_one_change_is_told_the_others(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[*TURNS, [{"text": "Three."}]]) as app:
+@pytest.mark.parametrize("role", ["admin", "member"])
+async def test_who_has_some_of_the_events_of_one_change_is_told_the_others(tmp_path: Path, role: Role) -> None:
+    turns = [*TURNS, [{"text": "Three."}]]
+    async with running_app(tmp_path, turns=turns) as server, user(server, "root", "admin"), user(server, "anna", role) as app:
+
+        def told(events: Sequence[Received]) -> list[tuple[str, str]]:
+            """Without those of no event of the journal, or that get another id each time."""
+            open_id = read_cursor if role == "admin" else server.services.secret.cursors("anna").open
+            lasting = (event for event in events if open_id(event.event_id).mark < UNKNOWN_MARK)
+            return [(event.event_id, event.type) for event in lasting if event.type != "server.connected"]
+
         session = await begin(app)
         async with app.events("/api/event") as events:
             for delivery in ("steer", "queue"):
                 await app.post(f"/api/session/{session}/prompt", {"prompt": {"text": delivery}, "delivery": delivery})
             await events.until("session.idle", count=2)
-        told_first = [(event.event_id, event.type) for event in events.seen if not is_of_moment(event.event_id)]
+        told_first = told(events.seen)
         assert ("session.next.prompted" in {kind for _, kind in told_first}) and "prompt.queued" in {
             kind for _, kind in told_first
         }
         for number, (seen, _) in enumerate(told_first[:-1], start=1):
             rest = told_first[number:]
-            async with app.events("/api/event", cursor=seen) as again:
+            async with app.events("/api/event", cursor=seen) as cut_off:
+                greeting = await cut_off.until("server.connected")
+            async with app.events("/api/event", cursor=greeting.event_id) as again:
                 await again.until("session.idle", count=[kind for _, kind in rest].count("session.idle"))
-            assert [(event.event_id, event.type) for event in again.seen if not is_of_moment(event.event_id)] == rest
-
-
-def is_of_moment(event_id: str) -> bool:
-    """Of no event of the journal, or one that gets another id each time."""
-    return read_cursor(event_id).mark >= UNKNOWN_MARK
+            assert told(again.seen) == rest
 
 
 async def test_what_was_missed_on_the_stream_of_all_events_is_told_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ _WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})([0-9a-f]{{13}})")
 _MAX_SEQ = 16**13 - 1
 
 
-UNKNOWN_MARK = 1 << 40
+UNKNOWN_MARK = 1 << 31
 """From here on marks tell nothing but an order. Smaller ones are of events that are made of the journal's event."""
 
 
@@ -37,8 +37,8 @@ def _marks() -> Iterator[int]:
 class CursorSeal(Protocol):
     """Writes the ids of events so that users learn nothing from them."""
 
-    def seal(self, seq: int, *, stable: bool = False) -> bytes:
-        """`stable`: the same each time."""
+    def seal(self, seq: int, mark: int = UNKNOWN_MARK) -> bytes:
+        """From UNKNOWN_MARK on marks are not told, and give another id each time."""
 
 
 class EventId(NamedTuple):
@@ -52,7 +52,7 @@ class EventId(NamedTuple):
 
     def wire(self, seal: CursorSeal | None) -> bytes:
         if seal is not None:
-            return b"evt_%b" % seal.seal(self.seq, stable=self.mark == 0)
+            return b"evt_%b" % seal.seal(*self)
         return b"evt_%013x%013x" % self
 
 

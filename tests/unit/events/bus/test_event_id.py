@@ -38,7 +38,7 @@ def test_an_event_that_is_not_of_the_journal_is_behind_what_was_sent_before_it()
 def test_a_users_ids_are_sealed_and_those_of_the_journal_do_not_change() -> None:
     cursors = UserCursors((b"k" * 32,), "anna")
     first, second = EventId(7).wire(cursors), EventId(7).wire(cursors)
-    assert first == second and first.startswith(b"evt_") and cursors.open(first.decode()) == 7
+    assert first == second and first.startswith(b"evt_") and cursors.open(first.decode()) == EventId(7)
     moment, later = EventId.behind(7).wire(cursors), EventId.behind(7).wire(cursors)
-    assert len({first, moment, later}) == 3 and cursors.open(later.decode()) == 7
-    assert read_cursor(first.decode()).seq == NEVER_GIVEN == UserCursors((b"k" * 32,), "bert").open(first.decode())
+    assert len({first, moment, later}) == 3 and cursors.open(later.decode()).seq == 7
+    assert read_cursor(first.decode()).seq == NEVER_GIVEN == UserCursors((b"k" * 32,), "bert").open(first.decode()).seq
