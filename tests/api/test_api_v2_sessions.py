@@ -123,6 +123,7 @@ async def test_steering_joins_the_running_turn_and_queueing_waits_for_its_end(ap
         steered = await prompt(app, session, "Steered")
         assert queued["delivery"] == "queue" and "promotedSeq" not in queued
         assert await prompt(app, session, "Queued", **later, id=queued["id"]) == queued
+        await prompt(app, session, "Queued", delivery="steer", id=queued["id"], expect=409)
         gate.set()
         await ask(app, session, "wait")
     said = [entry.get("text") or entry["content"][-1].get("text") for entry in await messages(app, session)]

@@ -52,8 +52,6 @@ class Admissions:
         except BadRequest as wrong:
             raise _in_words_of_this_api(wrong) from None
         admission = await self._timeline.admission(session_id, message_id, newest_before)
-        if (admission.delivery, wanted.delivery) == ("queue", "steer"):  # an idle session queues nothing
-            raise Conflict(f"Message {message_id} was sent with delivery queue. Use a new id for a new message.")
         return SessionInputAdmitted(
             admitted_seq=admission.admitted_seq,
             id=message_id,
@@ -86,11 +84,17 @@ class Admissions:
         known = next((info for info in stored if isinstance(info, UserMessage)), None)
         parts = prompt_parts(wanted.prompt)
         if known is not None:
+            await self._require_same_delivery(session.id, message_id, wanted)
             return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
         agent = agent_of(instance, session.agent)
         model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
         variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
+
+    async def _require_same_delivery(self, session_id: str, message_id: str, wanted: SessionPromptInput) -> None:
+        """Raises Conflict for what was queued and is sent again to steer; an idle session queues nothing."""
+        if wanted.delivery == "steer" and (await self._timeline.admission(session_id, message_id, 0)).delivery == "queue":
+            raise Conflict(f"Message {message_id} was sent with delivery queue. Use a new id for a new message.")
 
 
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
