@@ -10,12 +10,15 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
+
+import uvloop
 
 VARIABLE = "OPENSESSION_RUN"
 _PREFIX = f"{VARIABLE}=".encode()
@@ -156,54 +159,35 @@ def signal_members(group: int, number: int) -> None:
                 os.kill(pid, number)
 
 
-# Reads a pipe in the event loop. uvloop's `connect_read_pipe` is not used: it closes the descriptor twice, and the second time it
-# may close a file that another thread has opened meanwhile, such as the database.
-
-_CHUNK = 65536
+# Pipes, read in the event loop.
 
 
-class PipeReader(asyncio.ReadTransport):
-    """Owns the descriptor: closes it at the end of the pipe or in `close`."""
+class _ReadEnd:
+    """What a loop is given to read. uvloop closes the descriptor itself, and then the file that it was given: by then another
+    thread may have opened a file that has its number, such as the database."""
 
-    def __init__(self, descriptor: int, protocol: asyncio.Protocol) -> None:
-        super().__init__()
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._protocol = protocol
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-        os.set_blocking(descriptor, False)
-        protocol.connection_made(self)
-        self.resume_reading()
+        self._is_the_loops = isinstance(asyncio.get_running_loop(), uvloop.Loop)
 
-    def pause_reading(self) -> None:
-        if not self._closed:
-            self._loop.remove_reader(self._descriptor)
-
-    def resume_reading(self) -> None:
-        if not self._closed:
-            self._loop.add_reader(self._descriptor, self._read)
-
-    def is_closing(self) -> bool:
-        return self._closed
+    def fileno(self) -> int:
+        return self._descriptor
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._loop.remove_reader(self._descriptor)
-        self._closed = True
-        os.close(self._descriptor)
-        self._loop.call_soon(self._protocol.connection_lost, None)
+        if not self._is_the_loops:
+            os.close(self._descriptor)
 
-    def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, _CHUNK)
-        except BlockingIOError:
-            return
-        if data:
-            self._protocol.data_received(data)
-        else:
-            self._protocol.eof_received()
-            self.close()
+
+async def read_pipe(descriptor: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """The reader, and what closes the descriptor. `limit`: of the reader's buffer. Raises ValueError for what no loop can wait
+    for, such as a plain file: uvloop ends the process at one."""
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)):
+        raise ValueError("it is no pipe, socket or terminal")
+    reader = asyncio.StreamReader(limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, _ReadEnd(descriptor))
+    return reader, transport
 
 
 @asynccontextmanager
@@ -212,8 +196,7 @@ async def pipe(limit: int = 2**16) -> AsyncIterator[tuple[asyncio.StreamReader, 
     the reader's buffer."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
-        output = asyncio.StreamReader(limit)
-        transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
+        output, transport = await read_pipe(read_fd, limit)
         try:
             yield output, write_end
         finally:

@@ -28,7 +28,7 @@ from app.api.mcp_server import resources
 from app.api.mcp_server.tools import TOOLS
 from app.api.mcp_server.turn import Report
 from app.util.bounds import parse_json
-from app.util.processes import PipeReader
+from app.util.processes import read_pipe
 
 McpRequest = ServerRequestContext[Any, Any]
 Connect = Callable[[McpRequest], AbstractAsyncContextManager[ApiClient]]
@@ -169,16 +169,10 @@ async def serve_over_stdio(api: ApiClient) -> None:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     server = SessionsServer(lambda _: nullcontext(api)).server()
-    lines = _lines(_standard_input())
-    async with stdio_server(stdin=lines) as (read, write):  # type: ignore[arg-type]  # it only reads line by line
+    # Not read in a thread, as the SDK does: a signal could not end the process while that thread reads.
+    given, _ = await read_pipe(os.dup(sys.stdin.fileno()), MAX_LINE_CHARACTERS)
+    async with stdio_server(stdin=_lines(given)) as (read, write):  # type: ignore[arg-type]  # it only reads line by line
         await server.run(read, write, server.create_initialization_options())
-
-
-def _standard_input() -> asyncio.StreamReader:
-    """Not read in a thread, as the SDK does: a signal could not end the process while that thread reads."""
-    reader = asyncio.StreamReader(limit=MAX_LINE_CHARACTERS)
-    PipeReader(os.dup(sys.stdin.fileno()), asyncio.StreamReaderProtocol(reader))
-    return reader
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from asyncio import StreamReader, StreamWriter
 from asyncio.streams import FlowControlMixin
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,7 +24,7 @@ from app.cli.acp.agent import DELETE, EditorAgent
 from app.cli.acp.editor_server import EditorServer
 from app.cli.support import fail, server_at
 from app.util.bounds import parse_json
-from app.util.processes import PipeReader
+from app.util.processes import read_pipe
 
 MAX_LINE_CHARACTERS = 64 * 1024 * 1024
 _CANCEL, _CANCEL_REQUEST = "session/cancel", "$/cancel_request"
@@ -184,8 +184,7 @@ async def editor_streams() -> tuple[StreamReader, StreamWriter]:
     os.close(nothing)
     sys.stdout.flush()
     os.dup2(2, 1)
+    reader, _ = await read_pipe(source, MAX_LINE_CHARACTERS)
     loop = asyncio.get_running_loop()
-    reader = StreamReader(MAX_LINE_CHARACTERS)
-    PipeReader(source, StreamReaderProtocol(reader))
     transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(target, "wb", 0))
     return reader, StreamWriter(transport, protocol, None, loop)

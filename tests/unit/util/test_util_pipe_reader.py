@@ -9,53 +9,59 @@ from typing import Any
 import pytest
 import uvloop
 
-from app.util.processes import PipeReader
+from app.util.processes import pipe, read_pipe
 
 LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
-def in_pipe(loop: Loop, test: Callable[[asyncio.StreamReader, int, PipeReader, int], Coroutine[Any, Any, None]]) -> None:
-    """`test` gets the reader, where to write, the transport between them, and the end that this reads."""
-
-    async def run() -> None:
-        source, sink = os.pipe()
-        reader = asyncio.StreamReader()
-        await test(reader, sink, PipeReader(source, asyncio.StreamReaderProtocol(reader)), source)
-
+def run(loop: Loop, test: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
+        runner.run(test)
 
 
 @LOOPS
 def test_all_that_is_written_is_read(loop: Loop) -> None:
-    async def test(reader: asyncio.StreamReader, sink: int, _: PipeReader, source: int) -> None:
+    async def test() -> None:
         written = os.urandom(1_000_000)
-        with os.fdopen(sink, "wb") as file:
-            feeding = asyncio.create_task(asyncio.to_thread(lambda: (file.write(written), file.close())))
-            assert await reader.read() == written
+        async with pipe() as (output, sink):
+            feeding = asyncio.create_task(asyncio.to_thread(lambda: (sink.write(written), sink.close())))
+            assert await output.read() == written
             await feeding
-        with pytest.raises(OSError):
-            os.fstat(source)
 
-    in_pipe(loop, test)
+    run(loop, test())
 
 
 @LOOPS
-def test_a_file_that_gets_its_number_stays_open(loop: Loop) -> None:
-    async def test(reader: asyncio.StreamReader, sink: int, transport: PipeReader, source: int) -> None:
-        transport.close()
-        again = os.open(os.devnull, os.O_RDONLY)
-        assert again == source
-        transport.close()
-        os.close(sink)
-        assert await reader.read() == b""
-        os.fstat(again)
-        os.close(again)
+def test_its_descriptor_is_closed_once(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Python or, within uvloop, by libuv: what closes it after that closes whatever file has its number by then."""
+    closed, close = list[int](), os.close
+    monkeypatch.setattr(os, "close", lambda descriptor: (closed.append(descriptor), close(descriptor)))
 
-    in_pipe(loop, test)
+    async def test() -> None:
+        source, sink = os.pipe()
+        reader, transport = await read_pipe(source, 2**16)
+        transport.close()
+        assert await reader.read() == b""
+        with pytest.raises(OSError):
+            os.fstat(source)
+        assert closed == ([] if loop is uvloop.new_event_loop else [source])
+        close(sink)
+
+    run(loop, test())
+
+
+@LOOPS
+def test_what_cannot_be_waited_for_is_refused(loop: Loop) -> None:
+    async def test() -> None:
+        for name in (os.devnull, __file__):
+            with open(name, "rb") as file, pytest.raises(ValueError):
+                await read_pipe(file.fileno(), 2**16)
+
+    run(loop, test())
 
 
 def test_nobody_uses_the_loops_own() -> None:
     app = Path(__file__).parents[3] / "app"
-    assert [path.name for path in app.rglob("*.py") if "connect_read_pipe(" in path.read_text()] == []
+    using = [path.name for path in app.rglob("*.py") if "connect_read_pipe(" in path.read_text()]
+    assert using == ["processes.py"]
