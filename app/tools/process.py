@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO
 
+from anyio import CancelScope
+
 from app.project.sandbox.scope import Program
 from app.util import processes
 from app.util.environment import is_servers_own
@@ -66,7 +68,7 @@ async def run(
     async with pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
-            async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
+            async with _group(program, mark, DEVNULL, write_end, stderr) as process:
                 timed_out = not await _ends_within(process, timeout)
                 if not timed_out:  # its child processes may still write
                     await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
@@ -83,10 +85,19 @@ async def run(
 
 
 @asynccontextmanager
-async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
-    """Runs the program during the block and kills its process group at the end. Gives the process and its output. Raises OSError
-    as `run` does."""
-    async with pipe() as (output, write_end), _group(program, processes.new_mark(), stdout=write_end, stderr=stderr) as process:
+async def start(
+    program: Program,
+    *,
+    stdin: int = DEVNULL,
+    stderr: int | IO[bytes] = STDOUT,
+    limit: int = 2**16,
+    grace_seconds: float = 0,
+) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
+    """Runs the program during the block. At the end its input is closed and, after the grace period, its process group killed; of
+    a program with input also what has left the group. Gives the process and its output. `limit`: of the output's buffer. Raises
+    OSError as `run` does."""
+    mark = processes.new_mark()
+    async with pipe(limit) as (output, write_end), _group(program, mark, stdin, write_end, stderr, grace_seconds) as process:
         yield process, output
 
 
@@ -120,14 +131,26 @@ async def end_marked(program: Program, mark: str) -> None:
 
 
 @asynccontextmanager
-async def _group(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> AsyncIterator[Process]:
+async def _group(
+    program: Program, mark: str, stdin: int, stdout: IO[bytes], stderr: int | IO[bytes], grace_seconds: float = 0
+) -> AsyncIterator[Process]:
     """Closes `stdout` in this process, because its reader otherwise never sees the end."""
     with stdout:
-        process = await spawn(program, mark, stdout=stdout, stderr=stderr)
+        process = await spawn(program, mark, stdin=stdin, stdout=stdout, stderr=stderr)
     try:
         yield process
     finally:
-        await asyncio.shield(end_group(process, program.is_confined))
+        with CancelScope(shield=True):  # anyio cancels again and again
+            await asyncio.shield(_end(process, program, mark, grace_seconds))
+
+
+async def _end(process: Process, program: Program, mark: str, grace_seconds: float) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+        await _ends_within(process, grace_seconds)
+    await end_group(process, program.is_confined)
+    if process.stdin is not None:
+        await end_marked(program, mark)
 
 
 async def spawn(

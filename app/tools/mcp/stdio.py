@@ -3,24 +3,23 @@ bound on a line."""
 
 import asyncio
 import os
-import signal
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import anyio
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from app.project.sandbox.scope import Program
 from app.schema.config import McpLocalConfig
 from app.tools.mcp.values import McpFailure, McpTarget, McpWatch
-from app.util import bounds, processes
+from app.tools.process import start
+from app.util import bounds
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.processes import pipe
 from app.util.tasks import ProcessLocks
@@ -28,8 +27,7 @@ from app.util.tasks import ProcessLocks
 MAX_UNREADABLE = 100
 """Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
 STOP_SECONDS = 2.0
-"""How long a program may take to end when its input is closed, and again after SIGTERM."""
-_LOOK_SECONDS = 0.01
+"""How long a program may take to end when its input is closed."""
 _TAIL_BYTES = 2000
 _STDERR_MOMENT = 0.2
 """Seconds that a program's last words on standard error may take to arrive after its end."""
@@ -41,16 +39,12 @@ _starting = ProcessLocks()
 @asynccontextmanager
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure if the program cannot be started. When its output ends, reports that with its last words to the watch."""
-    mark = processes.new_mark()
     try:
         program = await asyncio.to_thread(_program, target, config)
-        async with _conversation(program, mark, watch) as messages:
+        async with _conversation(program, watch) as messages:
             yield messages
     except (OSError, ValueError) as error:
         raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
-    finally:
-        with CancelScope(shield=True):  # processes that left the group have not ended with it
-            await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 def _program(target: McpTarget, config: McpLocalConfig) -> Program:
@@ -71,13 +65,13 @@ def _working_directory(target: McpTarget, cwd: str) -> Path:
 
 
 @asynccontextmanager
-async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIterator[TransportStreams]:
+async def _conversation(program: Program, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
-    # asyncio's own would stay open as long as a process that has inherited them
-    async with pipe() as (errors, sink), pipe(bounds.MAX_EVENT_BYTES) as (output, output_sink):
+    async with pipe() as (errors, sink), AsyncExitStack() as running:
+        run = start(program, stdin=PIPE, stderr=sink, limit=bounds.MAX_EVENT_BYTES, grace_seconds=STOP_SECONDS)
         async with _starting.lock("program"):
-            with sink, output_sink:
-                process = await _start(program, mark, output_sink, sink)
+            with sink, CancelScope(shield=True):
+                process, output = await running.enter_async_context(run)
         received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
         pipes = _Pipes(process, output, errors, received, watch)
@@ -88,23 +82,10 @@ async def _conversation(program: Program, mark: str, watch: McpWatch) -> AsyncIt
             try:
                 yield messages, outgoing
             finally:
-                with CancelScope(shield=True):
-                    messages.close()
-                    outgoing.close()
-                    await _end(process)
+                messages.close()
+                outgoing.close()
+                await running.aclose()
                 tasks.cancel_scope.cancel()
-
-
-async def _start(program: Program, mark: str, output: IO[bytes], errors: IO[bytes]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *program.argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=output,
-        stderr=errors,
-        env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
-        cwd=program.cwd,
-        start_new_session=True,
-    )
 
 
 class _Pipes:
@@ -184,23 +165,3 @@ class _Pipes:
                 await self._errors_ended.wait()
             text = self._last_errors.decode("utf-8", "replace").strip()
             self._watch.ended(McpFailure(f"The server ended. It said: {text}" if text else "The server ended"))
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Closes the program's input, then ends its process group."""
-    assert process.stdin is not None
-    process.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if await _has_ended(process):
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-    await _has_ended(process)
-
-
-async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Within STOP_SECONDS. `process.wait()` would wait for whatever has inherited its pipes, too."""
-    with anyio.move_on_after(STOP_SECONDS):
-        while process.returncode is None:  # noqa: ASYNC110  it tells of its end by nothing else
-            await asyncio.sleep(_LOOK_SECONDS)
-    return process.returncode is not None

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -22,10 +22,8 @@ from pygls.io_ import run_async
 from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from app.project.sandbox.scope import Program
-from app.tools.process import end_group, end_marked, spawn, yield_processor
-from app.util import processes
+from app.tools.process import start, yield_processor
 from app.util.bounds import AnswerPassedLimit, require_few_values
-from app.util.processes import pipe
 from app.util.tasks import forget_failure
 from app.workspace.lsp.server_messages import LspFailure
 
@@ -149,12 +147,9 @@ class LspClient:
 
 @asynccontextmanager
 async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
-    """Runs the program during the block; then its process group is killed. `settings`: what it gets when it asks for its
+    """Runs the program during the block. `settings`: what it gets when it asks for its
     configuration. Raises OSError."""
-    mark = processes.new_mark()
-    async with pipe() as (output, sink):
-        process = await spawn(program, mark, stdin=PIPE, stdout=sink, stderr=DEVNULL)
-        sink.close()
+    async with start(program, stdin=PIPE, stderr=DEVNULL) as (process, output):
         yield_processor(process.pid)
         assert process.stdin is not None
         client = LspClient(process.stdin, output, _rpc_client(settings, diagnosed))
@@ -162,12 +157,6 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
             yield client
         finally:
             client.close()
-            await asyncio.shield(_end(program, process, mark))
-
-
-async def _end(program: Program, process: Process, mark: str) -> None:
-    await end_group(process, program.is_confined)
-    await end_marked(program, mark)
 
 
 def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:

@@ -273,7 +273,7 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
 
 
 async def test_a_process_that_outlives_its_program_keeps_no_pipe_to_it_open(directory: Directory) -> None:
-    left = program("sh", "-c", "env -i /bin/sleep 60 & echo $! > pid; read request")
+    left = program("sh", "-c", "env -i setsid /bin/sleep 60 & echo $! > pid; read request")
     directory.configure(left=left)
     assert (await directory.status("left"))["status"] == "failed"
     process = int((directory.path / "pid").read_text())
