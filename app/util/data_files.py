@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -181,3 +182,9 @@ def volume_id(data_dir: Path) -> str:
         finally:
             drawn.unlink()
     return path.read_text().strip()
+
+
+def remove_tree(directory: Path) -> None:
+    """Removes what can be removed. By a program: `shutil.rmtree` of Python 3.11 ends at a thousand folders in one another, which
+    commands can make."""
+    subprocess.run(["rm", "-rf", "--", directory], stderr=subprocess.DEVNULL)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
 from app.users.principal import OPERATOR, Principal, is_within, may_enter, roots_of
+from app.util.data_files import remove_tree
 from app.util.project_files import HeldDirectory, ProjectBounds, is_below, resolved
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
@@ -58,7 +58,7 @@ class WorktreePlaces:
     def remove(self, worktree: Path) -> None:
         """Removes the worktree with all its files."""
         self.forget(worktree)
-        shutil.rmtree(worktree, ignore_errors=True)
+        remove_tree(worktree)
 
     def _file(self, project_id: str, name: str) -> Path:
         return self._origins / project_id / name

@@ -226,7 +226,7 @@ async def test_a_reset_makes_it_the_default_branch_and_nothing_besides(app: Runn
 
 async def test_a_removed_one_goes_with_its_branch_also_asked_for_in_itself_or_when_its_files_are_gone(app: RunningApp) -> None:
     (first, query), (second, inside), (third, _) = [await made(app) for _ in range(3)]
-    (first / "untracked").write_text("x")
+    subprocess.run(["mkdir", "-p", "/".join("d" * 1500)], cwd=first, check=True)
     assert await remove(app, first) is True
     assert not first.exists()
     await app.get("/path", expect=403, **query)

@@ -3,7 +3,6 @@ for the model when a command has failed because of the sandbox."""
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from app.project.sandbox.scope import (
     server_scope,
 )
 from app.settings import Settings
+from app.util.data_files import remove_tree
 from app.util.project_files import DirectoryReplaced, HeldDirectory
 
 RETENTION_SECONDS = 7 * 24 * 3600
@@ -141,12 +141,12 @@ def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
 
 
 def remove_unused(data_dir: Path, now: float) -> None:
-    """Removes own homes and /tmp that no command has used for a week. `now` in seconds. Leaves entries that are no directories,
-    and those with folders too deep for the library; another server may remove one meanwhile."""
+    """Removes own homes and /tmp that no command has used for a week. `now` in seconds. Leaves entries that are no directories;
+    another server may remove one meanwhile."""
     for private in (data_dir / "sandbox").glob("*"):
-        with suppress(FileNotFoundError, NotADirectoryError, RecursionError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
-                shutil.rmtree(private, ignore_errors=True)
+                remove_tree(private)
 
 
 OFF = Sandbox(None, "Sandbox: off")
