@@ -19,8 +19,10 @@ MAX_WORDS = 100
 """Programs are looked for among so many words of a command. The words after them are searched as text."""
 
 MAX_COMPARED = 500
-"""The rules of a parent and a child are compared with each other if there are at most so many together. Comparing thousands,
-which a project's configuration may have, would take minutes, and it is done in the transaction that makes the child."""
+"""The rules of a parent and a child are compared with each other if there are at most so many together, those with long patterns
+counted more than once. Comparing thousands, which a project's configuration may have, would take minutes, and it is done in the
+transaction that makes the child."""
+_CHARACTERS_A_RULE = 200
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
@@ -150,16 +152,16 @@ def hidden_tools(tool_ids: Iterable[str], ruleset: Ruleset) -> set[str]:
     return hidden
 
 
-def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: Ruleset) -> Ruleset:
+def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: Ruleset, most: int | None = None) -> Ruleset:
     """The rules to store in the child session; its effective rules are `child_agent` followed by these.
 
     They end with the parent's denies and asks. A parent's later exception to one of them (`bash *: deny`, `bash git*: allow`)
     applies only as far as the child's own rules allow. Where two patterns overlap in a way that no pattern can express, the
     stricter one applies to more than the overlap: the child may then do less than both rules allow, never more than either.
-    With more than MAX_COMPARED rules it is asked about all that none of them denies.
+    With more than `most` rules, by default MAX_COMPARED, it is asked about all that none of them denies.
     """
     own = [_DEFAULT, *child_agent, *child_session]
-    if len(own) + len(parent_effective) > MAX_COMPARED:
+    if _size(own) + _size(parent_effective) > (MAX_COMPARED if most is None else most):
         denied = {(rule.permission, rule.pattern): rule for rule in (*own, *parent_effective) if rule.action == "deny"}
         return [*child_session, _DEFAULT, *denied.values()]
     tail: Ruleset = []
@@ -183,11 +185,26 @@ def with_rules_appended(rules: Ruleset, added: Ruleset) -> Ruleset:
     return [*(rule for rule in rules if (rule.permission, rule.pattern) not in replaced), *added]
 
 
-def within_limits(own: Ruleset, limits: Ruleset) -> Ruleset:
+def within_limits(own: Ruleset, limits: Ruleset, most: int | None = None) -> Ruleset:
     """`own`, followed by the rules that keep it within `limits`. Both start from an agent that may do everything."""
     if not limits:
         return own
-    return with_rules_appended(own, child_rules([_EVERYTHING, *limits], [_EVERYTHING], own)[len(own) :])
+    return with_rules_appended(own, child_rules([_EVERYTHING, *limits], [_EVERYTHING], own, most)[len(own) :])
+
+
+def rules_below(top: tuple[str, Ruleset], descendants: Iterable[tuple[str, str, Ruleset]]) -> dict[str, Ruleset]:
+    """The rules of a session and its descendants, each within its parent's. `descendants`: the id, the parent's and the rules of
+    each, parents first. All together cost what one may: the others are asked as if they had too many rules."""
+    rules, left = dict([top]), MAX_COMPARED**2
+    for session_id, parent_id, own in descendants:
+        limits = rules[parent_id]
+        left -= (_size(own) + _size(limits)) ** 2
+        rules[session_id] = within_limits(own, limits, MAX_COMPARED if left >= 0 else 0)
+    return rules
+
+
+def _size(rules: Ruleset) -> int:
+    return len(rules) + sum(len(rule.permission) + len(rule.pattern) for rule in rules) // _CHARACTERS_A_RULE
 
 
 def _limited_rules(own: Ruleset, limit: Rule) -> Ruleset:

@@ -1,7 +1,6 @@
 """The patterns of permission rules: `*` matches any run of characters, `?` matches one character, all else matches itself."""
 
 from collections import defaultdict
-from itertools import takewhile
 
 _ANY_REST = " *"
 
@@ -53,7 +52,7 @@ def _find(text: str, value: str, at: int, until: int) -> int:
 
 def covers(wide: str, narrow: str) -> bool:
     """True if `wide` certainly matches every value that `narrow` matches. False if that is not certain."""
-    if wide == narrow or set(wide) == {"*"}:
+    if wide == narrow or (wide and not wide.strip("*")):
         return True
     if "?" in wide and "*" in narrow:
         return False
@@ -78,4 +77,4 @@ def _starts_clash(one: str, other: str) -> bool:
 
 
 def _literal_start(pattern: str) -> str:
-    return "".join(takewhile(lambda char: char not in "*?", pattern.removesuffix(_ANY_REST)))
+    return pattern.removesuffix(_ANY_REST).partition("*")[0].partition("?")[0]

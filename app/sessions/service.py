@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from app.permissions.rules import inherited_rules, with_rules_appended, within_limits
+from app.permissions.rules import inherited_rules, rules_below, with_rules_appended, within_limits
 from app.project.location import Location
 from app.record import tables
 from app.record.engine import Connection
@@ -91,12 +91,11 @@ class SessionService:
         restrict the descendants too. A child session's rules can only be made stricter."""
 
         def update(tx: SessionTx) -> Session:
-            *descendants, session = tx.tree()
+            session, *descendants = reversed(tx.tree())
             limits = _rules(_parent(tx, session.parent_id))
             tx.update(_edited(session, wanted, limits))
             if wanted.permission:
-                for child in _restrict_descendants(reversed(descendants), session):
-                    tx.of(child.id).update(child)
+                _restrict(tx, session, descendants)
             return session
 
         return await self._store.write(session_id, location.directory, update)
@@ -293,16 +292,13 @@ def _with_rules(session: Session, added: Ruleset, limits: Ruleset) -> Ruleset:
     return within_limits(with_rules_appended(rules, within_limits(added, rules)), limits)
 
 
-def _restrict_descendants(descendants: Iterable[Session], top: Session) -> list[Session]:
-    """Restricts each descendant to its parent's rules, parents first; returns the sessions that changed."""
-    rules = {top.id: top.permission or []}
-    changed = []
+def _restrict(tx: SessionTx, top: Session, descendants: Sequence[Session]) -> None:
+    below = [(each.id, each.parent_id or "", _rules(each)) for each in descendants]
+    rules = rules_below((top.id, _rules(top)), below)
     for session in descendants:
-        before = session.permission or []
-        session.permission = rules[session.id] = within_limits(before, rules.get(session.parent_id or "", []))
-        if session.permission != before:
-            changed.append(session)
-    return changed
+        if rules[session.id] != _rules(session):
+            session.permission = rules[session.id]
+            tx.of(session.id).update(session)
 
 
 def check_part_is_at(part: Part, session_id: str, message_id: str, part_id: str) -> None:

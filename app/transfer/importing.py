@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 import orjson
 from pydantic import Field
 
-from app.permissions.rules import within_limits
+from app.permissions.rules import rules_below
 from app.project.location import Location
 from app.project.snapshot.snapshots import Snapshots
 from app.record.repositories import session_rows, work_rows
@@ -264,10 +264,9 @@ def _leave_links(document: SessionDocument) -> list[str]:
     if document.info.parent_id is not None:
         notes.append(f"{document.info.id}: its parent {document.info.parent_id} is not in the document; it has none here")
         document.info.parent_id = None
-    rules = {document.info.id: document.info.permission or []}
+    below = [(each.info.id, each.info.parent_id or "", each.info.permission or []) for each in document.children]
+    rules = rules_below((document.info.id, document.info.permission or []), below)
     for child in document.children:
-        limits = rules[child.info.parent_id or ""]
-        rules[child.info.id] = within_limits(child.info.permission or [], limits)
         child.info.permission = rules[child.info.id] or None
     for history in document.histories():
         if history.info.share is not None:

@@ -165,12 +165,24 @@ def test_with_patterns_that_nest_it_is_exactly_the_stricter_of_the_two(parent: R
     assert STRICTNESS[child] == max(map(STRICTNESS.__getitem__, both))
 
 
-def test_rules_by_the_thousand_cost_a_child_no_more_than_they_must() -> None:
-    many: Ruleset = bash({f"run{number} a?c *": "ask" if number % 2 else "deny" for number in range(10_000)})
+@pytest.mark.parametrize(("number", "pattern"), [(10_000, "run{} a?c *"), (200, "run{} a?c *" + "x" * 10_000 + " *")])
+def test_many_and_long_rules_cost_a_child_no_more_than_they_must(number: int, pattern: str) -> None:
+    many: Ruleset = bash({pattern.format(each): "ask" if each % 2 else "deny" for each in range(number)})
+    command = pattern.replace("?", "b").replace("*", "x")
     started = time.process_time()
     held = child_rules(many, many, [])
     assert time.process_time() - started < 2
-    assert [evaluate("bash", f"run{number} abc x", many, held).action for number in (0, 1)] == ["deny", "ask"]
+    assert [evaluate("bash", command.format(each), many, held).action for each in (0, 1)] == ["deny", "ask"]
+
+
+def test_children_by_the_hundred_cost_together_no_more_than_one_may() -> None:
+    top: Ruleset = [*bash({f"*{each}*b": "ask" for each in range(200)}), *bash({"rm*": "deny"})]
+    children = [(f"{number}", "top", bash({f"a*{number}*{each}*": "allow" for each in range(200)})) for number in range(200)]
+    started = time.process_time()
+    held = rules.rules_below(("top", top), children)
+    assert time.process_time() - started < 4
+    assert {evaluate("bash", "rm x", held[child]).action for child, *_ in children} == {"deny"}
+    assert {evaluate("bash", "a199b", held[child]).action for child, *_ in children} == {"ask"}
 
 
 def test_a_parent_adds_its_denies_alone_and_at_the_end() -> None:
