@@ -47,7 +47,8 @@ class LateLease(SessionBusy):
 
 
 class PromptsKeptOut(SessionBusy):
-    """Another server reverts or deletes in the session, or the like: no prompt is stored until that is done."""
+    """Another server reverts or deletes in the session, or a killed one has left a revert unfinished, or the like: no prompt is
+    stored until that is done, or undone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from app.schema.event import (
 )
 from app.schema.message import MessageWithParts
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
+from app.sessions.lease import PromptsKeptOut
 from app.sessions.revert_target import (
     RevertTarget,
     find_target,
@@ -103,7 +104,8 @@ class Reverts:
         return await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, events))
 
     async def clean_up(self, location: Location, session_id: str) -> None:
-        """Removes the reverted messages in a change of its own, before something other than a prompt adds to the session."""
+        """Removes the reverted messages in a change of its own, before something other than a prompt adds to the session. Raises
+        SessionBusy while the revert is unfinished."""
 
         def clean_up(tx: SessionTx) -> None:
             session = tx.session()
@@ -172,10 +174,13 @@ class Reverts:
 
 
 def remove_reverted(tx: SessionTx, session: Session) -> None:
-    """Removes the reverted messages for good. Removes none while the revert is unfinished: then its files are put back."""
+    """Removes the reverted messages for good. Raises PromptsKeptOut while the revert is unfinished: its files are
+    put back first."""
     revert = session.revert
-    if revert is None or revert.unfinished:
+    if revert is None:
         return
+    if revert.unfinished:
+        raise PromptsKeptOut(session.id)
     committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=revert.message_id)
     tx.announce(EventSessionNextRevertCommitted(properties=committed))
     gone = list(dropwhile(lambda message: message.info.id != revert.message_id, tx.messages()))

@@ -194,22 +194,42 @@ async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_
         assert texts((await ended(app, session))[-1]) == ["Begun."]
 
 
-async def test_a_revert_that_is_left_unfinished_while_its_session_is_recovered_is_undone_later(tmp_path: Path) -> None:
+async def left_unfinished(app: RunningApp, **changed: Any) -> tuple[str, Path]:
+    """A session whose revert a killed server has left, and the file that it was to delete."""
+    session, file = (await app.create_session(permission=turns.ALLOW, title="T"))["id"], app.directory / "n.txt"
+    await turns.revert(app, session, await turns.play(app, session, turns.write("n.txt", "new\n")))
+    assert not file.exists()
+
+    def leave(tx: SessionTx) -> None:
+        found = tx.session()
+        assert found.revert is not None
+        left = found.revert.model_copy(update={"unfinished": True, **changed})
+        tx.put_unannounced(found.model_copy(update={"revert": left}))
+
+    await app.services.store.write(session, str(app.directory), leave)
+    return session, file
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "prompt", "shell"])
+async def test_a_revert_that_is_left_unfinished_is_undone_before_anything_else(tmp_path: Path, meanwhile: str) -> None:
+    """Also one that was left after its session was recovered."""
     async with running_app(tmp_path) as app:
-        session, file = (await app.create_session(permission=turns.ALLOW, title="T"))["id"], app.directory / "n.txt"
-        await turns.revert(app, session, await turns.play(app, session, turns.write("n.txt", "new\n")))
-        assert not file.exists()
-
-        def leave(tx: SessionTx) -> None:
-            found = tx.session()
-            assert found.revert is not None
-            tx.put_unannounced(found.model_copy(update={"revert": found.revert.model_copy(update={"unfinished": True})}))
-
-        await app.services.store.write(session, str(app.directory), leave)
+        session, file = await left_unfinished(app)
+        if meanwhile == "prompt":
+            await app.prompt(session, "Hi")
+            assert file.exists() and len(await app.messages(session)) == 5
+        if meanwhile == "shell":
+            await app.post(f"/session/{session}/shell", {"agent": "build", "command": "true"}, expect=409)
         await turns.until(file.exists, "the undoing")
         async with asyncio.timeout(20):
             while "revert" in await app.get(f"/session/{session}"):
                 await asyncio.sleep(0.1)
+
+
+async def test_an_unfinished_revert_that_cannot_be_undone_keeps_no_prompt_out(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session, _ = await left_unfinished(app, message_id="msg_gone")
+        assert "error" not in (await app.prompt(session, "Hi"))["info"]
 
 
 async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path: Path) -> None:

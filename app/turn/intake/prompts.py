@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -93,8 +92,17 @@ class Prompts:
         nested: bool = False,
         queued_id: str | None = None,
     ) -> AcceptedPrompt:
-        """`queued_id`: the prompt's in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
-        known message that was deleted meanwhile."""
+        """Waits while prompts are kept out. `queued_id`: the prompt's in the queue, which it leaves now. Raises what
+        `Intake.change` raises, and NotFound for a known message that was deleted meanwhile."""
+        while True:
+            with suppress(PromptsKeptOut):
+                return await self._accept_now(instance, session_id, prepared, nested=nested, queued_id=queued_id)
+            await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
+
+    async def _accept_now(
+        self, instance: Instance, session_id: str, prepared: PreparedPrompt, *, nested: bool, queued_id: str | None
+    ) -> AcceptedPrompt:
+        """Raises PromptsKeptOut."""
         live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
         needs_idle = prepared.message is not None and prompt.when_busy in ("reject", "queue")
         run: TurnWork | None = None
@@ -113,8 +121,9 @@ class Prompts:
         async with live.messages:
             if needs_idle and live.is_unfinished:
                 raise SessionBusy(session_id)
-            post = partial(self._post, instance, live, prepared, queued_id, nested=nested, needs_idle=needs_idle)
-            known = await _stored(post, start)
+            storing = self._post(instance, live, prepared, queued_id, nested=nested, needs_idle=needs_idle)
+            storing.add_done_callback(start)
+            known, _ = await asyncio.shield(storing)
             message = prepared.message
             if message is None or known:
                 assert prompt.message_id is not None
@@ -185,20 +194,6 @@ class Prompts:
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
         """Answers in the background; an error is stored with the answer."""
         self._background.start(self.answer(session_id, accepted), f"answer {session_id}").add_done_callback(_log_failure)
-
-
-async def _stored(
-    post: Callable[[], asyncio.Future[tuple[bool, Lease | None]]],
-    then: Callable[[asyncio.Future[tuple[bool, Lease | None]]], None],
-) -> bool:
-    """Whether the prompt was stored before. Waits while another server keeps prompts out."""
-    while True:
-        storing = post()
-        storing.add_done_callback(then)
-        with suppress(PromptsKeptOut):
-            known, _ = await asyncio.shield(storing)
-            return known
-        await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
 
 def _log_failure(answering: asyncio.Task[bytes]) -> None:

@@ -15,12 +15,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from app.permissions.pending_requests import PendingRequests
+from app.record.engine import StorageError
 from app.record.repositories import message_rows, session_rows, work_rows
-from app.schema.errors import MessageError, ServiceError, unknown
+from app.schema.errors import MessageError, ServiceError, SessionBusy, unknown
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.sessions.lease import Interruption, Leases
 from app.sessions.live import LiveSessions, end_of_run
+from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.turn import ends
 from app.turn.ends import mark_for_resumption, mark_interrupted
@@ -92,8 +94,8 @@ class Recovery:
         """When each session was first seen with a prompt that no server runs."""
         self._late: set[str] = set()
         """Sessions whose directories are still being opened."""
-        self._not_undone: set[str] = set()
-        """Sessions whose unfinished revert is being undone, or could not be."""
+        self._undoing: set[str] = set()
+        """Sessions whose unfinished revert is being undone."""
         self._tasks = TaskSet()
 
     async def run(self) -> None:
@@ -114,13 +116,12 @@ class Recovery:
     # Finding the sessions to recover.
 
     async def _look(self) -> None:
-        if await self._recover_dead() or not self.prompted_only:
-            await self._undo_reverts()
+        await self._recover_dead()
+        await self._undo_reverts()
         if not self.prompted_only:
             await self._start_abandoned()
 
-    async def _recover_dead(self) -> bool:
-        """Returns whether a server had died."""
+    async def _recover_dead(self) -> None:
         dead = self.leases.find_dead(await self.store.query(work_rows.leases))
         if self.prompted_only:
             dead = [lease for lease in dead if self.live.get(lease.session_id).is_unfinished]
@@ -130,7 +131,6 @@ class Recovery:
         taken_over = dict(self._taken_over)
         if taken_over:
             await self._recover(taken_over)
-        return bool(taken_over)
 
     async def _start_abandoned(self) -> None:
         """Starts prompts whose server died between storing and running them. Offers open answers that no server goes on with."""
@@ -262,24 +262,29 @@ class Recovery:
             pending.withdraw_orphans(sessions)
 
     async def _undo_reverts(self) -> None:
+        """Those of this server's open directories alone with `prompted_only`."""
         undoing: list[asyncio.Task[None]] = []
         for session_id, directory in await self.store.query(session_rows.unfinished_reverts):
-            if session_id not in self._not_undone:
-                self._not_undone.add(session_id)
+            is_wanted = not self.prompted_only or directory in self.instances.workspaces.open_directories()
+            if is_wanted and session_id not in self._undoing:
+                self._undoing.add(session_id)
                 undoing.append(self._tasks.start(self._undo_revert(session_id, directory), f"undo the revert of {session_id}"))
         if undoing:
             await asyncio.wait(undoing, timeout=OPENING_SECONDS)
 
     async def _undo_revert(self, session_id: str, directory: str) -> None:
+        """One that cannot be undone stays in force, or prompts would be kept out for ever."""
         try:
             instance = await self.instances.get(directory, (await self.store.session(session_id)).owner or "")
             await self.unrevert(instance, session_id)
-            self._not_undone.discard(session_id)
             log.warning("undid a revert of %s that a killed server had not finished", session_id)
-        except ServiceError as error:
-            log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
+        except (SessionBusy, StorageError) as error:
+            log.info("the unfinished revert of %s is left to another server, or to later: %s", session_id, error)
         except Exception:
             log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
+            await self.store.write(session_id, directory, _keep_in_force)
+        finally:
+            self._undoing.discard(session_id)
 
     async def _open(self, session_id: str, directory: str) -> Instance | None:
         """The instance for the session's turn. None if its directory cannot be used, which is then the answer."""
@@ -297,3 +302,9 @@ class Recovery:
             await self._end_run(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)
+
+
+def _keep_in_force(tx: SessionTx) -> None:
+    revert = tx.session().revert
+    if revert is not None:
+        tx.edit(lambda session: session.model_copy(update={"revert": revert.model_copy(update={"unfinished": None})}))
