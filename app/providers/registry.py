@@ -139,18 +139,14 @@ def _call(call_id: str, tool: str, arguments: dict[str, Any]) -> MessagePart:
 
 AdapterName = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
-_ADAPTER_OF: dict[str, AdapterName] = {
-    Npm.OPENAI: "openai_responses",
-    Npm.ANTHROPIC: "anthropic_messages",
-    Npm.SCRIPTED: "scripted",
-}
-_CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
+_NAMES: dict[str, AdapterName] = {Npm.OPENAI: "openai_responses", Npm.ANTHROPIC: "anthropic_messages", Npm.SCRIPTED: "scripted"}
+_CLASSES = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
 _CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
 
 
 def adapter_name(model: Model) -> AdapterName:
     """Any other npm package means OpenAI's Chat Completions API."""
-    return _ADAPTER_OF.get(model.api.npm, "openai_chat")
+    return _NAMES.get(model.api.npm, "openai_chat")
 
 
 @dataclass(eq=False)
@@ -226,7 +222,7 @@ class Providers:
 
 def _adapter_class(adapter: AdapterName) -> Any:
     """Imports the class on first use."""
-    return getattr(import_module(f"app.providers.{adapter}"), _CLASS_OF[adapter])
+    return getattr(import_module(f"app.providers.{adapter}"), _CLASSES[adapter])
 
 
 def _load(adapter: AdapterName) -> None:

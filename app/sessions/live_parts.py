@@ -16,8 +16,6 @@ from app.record.writer import Chain, Lease, Tx, Writer
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.sessions import rows
 
-# Hands what is committed, and the deltas of streaming parts, to the bus; remembers the owners of the latest sessions.
-
 log = logging.getLogger(__name__)
 
 MAX_OWNERS = 10_000
@@ -25,7 +23,7 @@ MAX_OWNERS = 10_000
 
 
 class SessionPublisher:
-    """Raises nothing."""
+    """Hands what is committed, and the deltas of streaming parts, to the bus. Raises nothing."""
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
@@ -183,9 +181,8 @@ class LiveParts:
         delta = live.delta(text, lease.generation if lease else 0)
         self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
 
-    def put(self, part_id: str, done: asyncio.Future[Any], session_id: str) -> None:
-        """Takes a part out that is written in full, or removed, which replaces the text that streamed. Until it is stored,
-        clients see no new one."""
+    def replace(self, part_id: str, done: asyncio.Future[Any], session_id: str) -> None:
+        """The change `done` puts the part in full, or removes it, in place of what streamed. Clients see no new part before."""
         live = self._by_session.get(session_id, {}).get(part_id)
         if live is None:
             self._hide_until(done, part_id)

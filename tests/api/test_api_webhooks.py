@@ -176,14 +176,14 @@ async def test_a_restarted_server_goes_on_where_it_was(tmp_path: Path, receiver:
 async def test_without_webhooks_nothing_looks_for_any(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[bool] = []
     dispatcher: Any = app.services.deliveries
-    look = dispatcher._look
+    look = dispatcher._poll
 
     async def counted() -> bool:
         looks.append(True)
         return bool(await look())
 
-    monkeypatch.setattr(dispatcher, "_look", counted)
-    dispatcher._look_seconds = 0.01
+    monkeypatch.setattr(dispatcher, "_poll", counted)
+    dispatcher._poll_seconds = 0.01
     await app.create_session()
     await asyncio.sleep(0.1)
     assert len(looks) <= 1, "only at the start"

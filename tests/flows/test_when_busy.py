@@ -284,9 +284,10 @@ async def test_a_prompt_that_is_being_queued_as_the_queue_ends_has_its_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with busy(tmp_path, [say("Two.")], [say("Three.")], queued="msg_two") as (app, session, gate, first, second):
-        post, is_over = app.services.store.post, asyncio.Event()
+        post, is_queued, is_over = app.services.store.post, asyncio.Event(), asyncio.Event()
 
         async def later(*args: Any) -> Any:
+            is_queued.set()
             await is_over.wait()
             return await post(*args)
 
@@ -296,7 +297,7 @@ async def test_a_prompt_that_is_being_queued_as_the_queue_ends_has_its_answer(
 
         monkeypatch.setattr(app.services.store, "post", slow)
         third = asyncio.create_task(app.prompt(session, "three", whenBusy="queue"))
-        await asyncio.sleep(0.2)
+        await is_queued.wait()
         gate.set()
         await asyncio.gather(first, second)
         await until(lambda: app.services.live.get(session).queue_worker is None)

@@ -1,3 +1,5 @@
+"""The tool `bash`: what it asks permission for, and how a command ends."""
+
 import asyncio
 import os
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""The tools `edit`, `multiedit` and `write`: each changes one file."""
+
 from pathlib import Path
 from typing import Annotated
 

@@ -20,7 +20,7 @@ from app.util.tasks import FailureLog
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class WebhookDispatcher:
@@ -36,7 +36,7 @@ class WebhookDispatcher:
         make_worker: Callable[[Any], WebhookWorker],
         *,
         is_shared: bool,
-        look_seconds: float = LOOK_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self._database = database
         self._bus = bus
@@ -44,26 +44,26 @@ class WebhookDispatcher:
         self._server = server
         self._make_worker = make_worker
         self._is_shared = is_shared
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Task[None]]] = {}
         self._head = 0
         """The journal's newest sequence at the last look, as the bus may not carry events of other servers."""
-        self._look_now = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._poll_now = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._bus.on_journaled(self._wake)
-        self._looking = asyncio.create_task(self._keep_looking(), name="look for webhooks")
+        self._polling = asyncio.create_task(self._keep_polling(), name="poll webhooks")
 
     def changed(self) -> None:
         """A webhook was added, changed or removed here."""
-        self._look_now.set()
+        self._poll_now.set()
 
     async def stop(self) -> None:
         """Messages that are on their way are given up, and sent again by the server that delivers these webhooks next."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait({self._polling})
         if not self._workers:
             return
         for webhook_id in list(self._workers):
@@ -75,27 +75,27 @@ class WebhookDispatcher:
         for worker, _ in self._workers.values():
             worker.wake()
 
-    async def _keep_looking(self) -> None:
+    async def _keep_polling(self) -> None:
         failures = FailureLog(log, "looking for webhooks")
         while True:
-            self._look_now.clear()
+            self._poll_now.clear()
             try:
-                has_webhooks = await self._look()
+                has_webhooks = await self._poll()
                 failures.worked()
             except Exception as error:  # noqa: BLE001  the next look may succeed
                 has_webhooks = True
                 failures.failed(error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_seconds if has_webhooks or self._is_shared else None):
-                    await self._look_now.wait()
+                async with asyncio.timeout(self._poll_seconds if has_webhooks or self._is_shared else None):
+                    await self._poll_now.wait()
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         """Returns whether there are webhooks."""
         rows, head = await self._database.read(lambda c: (webhook_rows.all_of(c), journal_rows.newest_seq(c)))
         wanted = {row.id: row for row in rows if row.enabled}
         for row in await self._unclaimed(list(wanted.values())):
             if await self._database.write(partial(webhook_rows.claim, webhook_id=row.id, before=row.server, server=self._server)):
-                self._look_now.set()
+                self._poll_now.set()
         await self._stop_outdated(wanted)
         for row in wanted.values():
             if row.server == self._server and row.id not in self._workers:
@@ -118,7 +118,7 @@ class WebhookDispatcher:
             if row is None or row.server != self._server or row.revision != worker.revision or task.done():
                 await self._stop(webhook_id)
                 wanted.pop(webhook_id, None)
-                self._look_now.set()
+                self._poll_now.set()
 
     async def _stop(self, webhook_id: str) -> None:
         worker, task = self._workers.pop(webhook_id)

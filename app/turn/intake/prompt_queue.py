@@ -30,7 +30,7 @@ from app.workspace.instances import Instances
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 3.0
+POLL_SECONDS = 3.0
 """The time between two looks for queues that no server works on."""
 RETRY_SECONDS = 0.25
 MAX_RETRY_SECONDS = 30.0
@@ -157,9 +157,9 @@ class PromptQueue:
         """From now on, until `close`: resumes queues that other servers of the database leave. A prompt that waits at two looks
         counts as left, because between two turns its own server begins it at once."""
         what = "looking for queued prompts"
-        self._tasks.start(every(LOOK_SECONDS, self._look, what), what)
+        self._tasks.start(every(POLL_SECONDS, self._poll, what), what)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         waiting = set(await self._store.query(work_rows.waiting_queues))
         for session_id, _ in waiting & self._seen:
             self._work_on(session_id)

@@ -108,14 +108,14 @@ class Recovery:
     def watch(self) -> None:
         """From now on, until `close`."""
         what = "recovering what dead servers left"
-        self._tasks.start(every(POLL_SECONDS, self._look, what, longest=MAX_POLL_SECONDS), what)
+        self._tasks.start(every(POLL_SECONDS, self._poll, what, longest=MAX_POLL_SECONDS), what)
 
     async def close(self) -> None:
         await self._tasks.cancel()
 
     # Finding the sessions to recover.
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         await self._recover_dead()
         await self._undo_reverts()
         if not self.prompted_only:

@@ -288,7 +288,7 @@ class Fleet:
             name,
             lambda row: self.desk.worker(row, sender),
             is_shared=True,
-            look_seconds=0.02,
+            poll_seconds=0.02,
         )
         dispatcher.start()
         try:
