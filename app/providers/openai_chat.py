@@ -162,9 +162,9 @@ class ChatReader:
     def _content(self, content: Any) -> list[StreamEvent]:
         if isinstance(content, str):
             return [event for kind, text in self._think.feed(content) for event in self._blocks.append(kind, text)]
-        return [event for part in content for event in self._part(part)]
+        return [event for part in content for event in self._content_part(part)]
 
-    def _part(self, part: Payload) -> list[StreamEvent]:
+    def _content_part(self, part: Payload) -> list[StreamEvent]:
         """Mistral streams reasoning as a list of content parts."""
         if part.get("type") == "thinking":
             text = "".join(piece.get("text") or "" for piece in part.get("thinking") or ())

@@ -150,7 +150,7 @@ def adapter_name(model: Model) -> AdapterName:
 
 
 @dataclass(eq=False)
-class Connection:
+class ProviderConnection:
     """A provider whose calls are metered and observed. Equal only if it is the same."""
 
     stream: SendRequest
@@ -175,9 +175,9 @@ class Providers:
         self._infos = infos
         self._account = account
         self._scripted = scripted or shared_scripted
-        self._connections: dict[tuple[str, AdapterName, str], Connection] = {}
+        self._connections: dict[tuple[str, AdapterName, str], ProviderConnection] = {}
 
-    def connection_for(self, model: Model) -> Connection:
+    def connection_for(self, model: Model) -> ProviderConnection:
         """Raises NoAddress."""
         key = (model.provider_id, adapter_name(model), model.api.url)
         if key not in self._connections:
@@ -186,7 +186,7 @@ class Providers:
                 send = partial(observed, send, self._observer)
             if self._account:
                 send = partial(metered, send, self._account.principal.name, self._account.budgets)
-            self._connections[key] = Connection(send, adapter.close)
+            self._connections[key] = ProviderConnection(send, adapter.close)
         return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:

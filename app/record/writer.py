@@ -131,7 +131,7 @@ class _CommitFuture(asyncio.Future[T]):
 
 
 @dataclass(eq=False, slots=True)
-class _Posted(Generic[T]):
+class _PostedChange(Generic[T]):
     """`deltas`: published after the change. `done`: a caller waits for it."""
 
     work: Work[T]
@@ -142,14 +142,14 @@ class _Posted(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Committed:
+class _CommittedChange:
     """The result of a change, and its events with their sequence."""
 
     result: Any
     events: list[Event]
 
 
-Outcome = _Committed | Exception
+Outcome = _CommittedChange | Exception
 
 
 class Writer:
@@ -168,15 +168,15 @@ class Writer:
         self.has_owners = False
         """Whether sessions may belong to users. Until then no query looks for a session's owner."""
         self._publish = publish
-        self._queue: deque[_Posted[Any]] = deque()
-        self._newest: dict[str, _Posted[Any]] = {}
+        self._queue: deque[_PostedChange[Any]] = deque()
+        self._newest: dict[str, _PostedChange[Any]] = {}
         """By session, the newest change that is not stored yet."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
         """Queues a change and returns. The future is done when the change is stored and announced, with what `work` returned.
         Deltas of the session wait for it."""
-        posted = _Posted(work, session_id, chain or Chain(), _CommitFuture(loop=asyncio.get_running_loop()))
+        posted = _PostedChange(work, session_id, chain or Chain(), _CommitFuture(loop=asyncio.get_running_loop()))
         self._queue.append(posted)
         if session_id is not None:
             self._newest[session_id] = posted
@@ -207,7 +207,7 @@ class Writer:
 
     async def _write_batches(self) -> None:
         """Resolves the future of each change, also when it is cancelled."""
-        batch: deque[_Posted[Any]] = deque()
+        batch: deque[_PostedChange[Any]] = deque()
         try:
             while self._queue:
                 batch, self._queue = self._queue, deque()
@@ -218,7 +218,7 @@ class Writer:
             self._fail_unfinished(batch, error)
             raise
 
-    def _fail_unfinished(self, batch: deque[_Posted[Any]], error: BaseException) -> None:
+    def _fail_unfinished(self, batch: deque[_PostedChange[Any]], error: BaseException) -> None:
         """Changes that still wait fail. Later ones have a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
@@ -226,7 +226,7 @@ class Writer:
         for posted in unfinished:
             self._resolve(posted, WriterStopped("The server stopped before it knew whether this was stored."))
 
-    async def _store(self, batch: Sequence[_Posted[Any]]) -> list[Outcome]:
+    async def _store(self, batch: Sequence[_PostedChange[Any]]) -> list[Outcome]:
         """One transaction for all; if it fails, one for each in order, so that a bad change does not make others fail. While the
         database itself refuses, for at most `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
@@ -240,7 +240,7 @@ class Writer:
         return outcomes
 
     async def _store_each(
-        self, batch: Sequence[_Posted[Any]], latest: Outcome, deadline: float, *, may_try: bool
+        self, batch: Sequence[_PostedChange[Any]], latest: Outcome, deadline: float, *, may_try: bool
     ) -> list[Outcome]:
         """`latest`: the outcome of the transaction with all. If nobody knows whether it was committed, none is tried again."""
         outcomes: list[Outcome] = []
@@ -256,7 +256,7 @@ class Writer:
                 posted.chain.failure = latest
         return outcomes
 
-    async def _try_transaction(self, batch: Sequence[_Posted[Any]]) -> list[_Committed] | Exception:
+    async def _try_transaction(self, batch: Sequence[_PostedChange[Any]]) -> list[_CommittedChange] | Exception:
         if not batch:
             return []
         began = time.perf_counter()
@@ -267,7 +267,7 @@ class Writer:
         self._observer.committed(time.perf_counter() - began, len(batch))
         return stored
 
-    def _resolve(self, posted: _Posted[Any], outcome: Outcome) -> None:
+    def _resolve(self, posted: _PostedChange[Any], outcome: Outcome) -> None:
         if posted.session_id is not None and self._newest.get(posted.session_id) is posted:
             del self._newest[posted.session_id]
         if isinstance(outcome, Exception):
@@ -281,12 +281,12 @@ class Writer:
             if chain is None or chain.failure is None:
                 publish()
 
-    def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Committed]:
+    def _run(self, connection: Connection, changes: Sequence[_PostedChange[Any]]) -> list[_CommittedChange]:
         """Runs in the transaction, on the writer's thread."""
-        tx, stored = Tx(connection, self._sql), list[_Committed]()
+        tx, stored = Tx(connection, self._sql), list[_CommittedChange]()
         for posted in changes:
             tx.events = []
-            stored.append(_Committed(posted.work(tx), tx.events))
+            stored.append(_CommittedChange(posted.work(tx), tx.events))
         owners = self._owners(tx.connection, [event for each in stored for event in each.events])
         return self._journal(connection, stored, owners)
 
@@ -295,11 +295,13 @@ class Writer:
         unknown = {event.session_id for event in events if event.session_id and event.owner is None}
         return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
 
-    def _journal(self, connection: Connection, stored: Sequence[_Committed], owners: Mapping[str, str]) -> list[_Committed]:
+    def _journal(
+        self, connection: Connection, stored: Sequence[_CommittedChange], owners: Mapping[str, str]
+    ) -> list[_CommittedChange]:
         count = sum(event.journaled for each in stored for event in each.events)
         seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
         rows: list[Row] = []
-        numbered: list[_Committed] = []
+        numbered: list[_CommittedChange] = []
         now = clock.now_ms()
         for each in stored:
             events: list[Event] = []
@@ -307,7 +309,7 @@ class Writer:
                 seq += event.journaled
                 events.append(event.stored(_owner(event, owners), seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
-            numbered.append(_Committed(each.result, events))
+            numbered.append(_CommittedChange(each.result, events))
         if rows:
             connection.execute(self._sql.put_events, rows)
         return numbered

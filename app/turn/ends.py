@@ -67,7 +67,7 @@ def to_message_error(error: BaseException) -> MessageError:
     return unknown(f"{type(error).__name__}: {error}")
 
 
-def of_turn(session_id: str, error: Exception) -> MessageError:
+def error_of_turn(session_id: str, error: Exception) -> MessageError:
     """Translates an exception that ended a turn to a stored error. Logs the traceback unless it is a ServiceError."""
     if isinstance(error, ServiceError):
         return unknown(error.message)

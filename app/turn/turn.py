@@ -56,11 +56,11 @@ class Turn:
             raise
         except StaleLease:
             raise
-        except Exception as error:  # noqa: BLE001  stored and logged in `of_turn`
+        except Exception as error:  # noqa: BLE001  stored and logged in `error_of_turn`
             if isinstance(error, TimeoutError) and deadline.has_passed():
                 await self._answer_cancelled()
             else:
-                await self._answer_with(ends.of_turn(self._ctx.session_id, error))
+                await self._answer_with(ends.error_of_turn(self._ctx.session_id, error))
         finally:
             if (diffs := self._ctx.diffs.finish()) is not None:
                 await asyncio.wait({diffs}, timeout=self._diff_timeout)  # nothing waits for the title

@@ -28,7 +28,7 @@ def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bo
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             if replaced is not None and stat.S_ISREG(replaced.st_mode):
-                _take_over(file.fileno(), replaced, executable)
+                _copy_owner_and_mode(file.fileno(), replaced, executable)
 
 
 def write_link(root: HeldDirectory, path: str, target: bytes) -> None:
@@ -69,7 +69,7 @@ def _temporary(name: str) -> str:
     return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 
-def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> None:
+def _copy_owner_and_mode(descriptor: int, replaced: os.stat_result, executable: bool) -> None:
     mode = stat.S_IMODE(replaced.st_mode)
     readers_may_execute = (mode & 0o444) >> 2
     created = os.fstat(descriptor)

@@ -254,7 +254,7 @@ class PromptQueue:
 
         async def store() -> None:
             await self._intake.store_in(row.directory, row.session_id, prepared, row.id)
-            await ends.answer_with(self._store, row.session_id, row.directory, ends.of_turn(row.session_id, error))
+            await ends.answer_with(self._store, row.session_id, row.directory, ends.error_of_turn(row.session_id, error))
 
         try:
             await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)

@@ -291,7 +291,7 @@ class Recovery:
         try:
             return await self.instances.get_for_stored_work(directory, (await self.store.session(session_id)).owner or "")
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
-            ended_with = ends.of_turn(session_id, error)
+            ended_with = ends.error_of_turn(session_id, error)
             ends.log_end(session_id, ended_with)
             await self._give_up(session_id, directory, ended_with)
             return None

@@ -166,7 +166,7 @@ class Turns:
             log.warning("another server runs %s now: its turn ends here", live.id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             work.is_ending = True
-            ended_with = ends.of_turn(live.id, error)
+            ended_with = ends.error_of_turn(live.id, error)
             ends.log_end(live.id, ended_with)
             await self._answer_with(live, work, ended_with)
         finally:
