@@ -342,7 +342,7 @@ class EventSessionNextRevertStaged(AnnouncedEvent):
 
 
 class EventSessionNextRevertCleared(AnnouncedEvent):
-    """The staged revert was taken back."""
+    """The staged revert was undone."""
 
     type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"
     properties: SessionMoment

@@ -298,7 +298,7 @@ TIMELINE_EVENTS = {
     "session.next.compaction.ended": "The summary stands for all before it.",
     "session.next.retried": "A request to the model failed and is sent again.",
     "session.next.revert.staged": "Files are restored and messages hidden, until the revert is cleared or committed.",
-    "session.next.revert.cleared": "The staged revert was taken back.",
+    "session.next.revert.cleared": "The staged revert was undone.",
     "session.next.revert.committed": "The hidden messages are removed.",
 }
 """By type, the event's description."""

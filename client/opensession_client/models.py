@@ -734,7 +734,7 @@ class EventSessionNextModelSwitched(Wire):
 
 
 class EventSessionNextRevertCleared(Wire):
-    """The staged revert was taken back."""
+    """The staged revert was undone."""
 
     id: str
     type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"

@@ -19,10 +19,10 @@ JSON = "application/json"
 
 FLOOD = (400 if LONG else 150) * MIB
 MOST = 260 * MIB
-"""Of a flood that nobody bounds each byte is held twice at least, as bytes and as text. What an SDK has read lies in cycles
-of its own until the next collection: 80 to 220 MiB were seen of the same flood."""
+"""Less than a flood without a bound takes, of which each byte is held twice at least, as bytes and as text. What an SDK has read
+lies in cycles of its own until the next collection: 80 to 220 MiB were seen of the same flood."""
 SDK = 30 * MIB
-"""What it takes to load the SDK that asks the model."""
+"""What loading the SDK takes."""
 CASES = [
     *((wire, kind) for wire, kind in GATHERED if LONG or kind in ("text", "arguments", "whole inputs")),
     *(("chat", kind) for kind in UNENDED if LONG or kind == "an event without an end"),

@@ -10,7 +10,7 @@ import pytest
 from running_app import RunningApp
 from turns import BIG, bash, priced, requests, say, summarize, talking, texts, title_requests, types, until_stored
 
-from app.providers.base import AssistantTurn, TextBlock, UserTurn
+from app.providers.base import TextBlock
 from app.providers.scripted import Say, ScriptedProvider, SetUsage
 from app.record.engine import StorageError
 from app.turn import compaction
@@ -22,13 +22,11 @@ SERVED_WITH = {"config": priced(**WINDOW)}
 
 
 def request_texts(request: Any) -> list[str]:
-    """Who says what in a request, shortened."""
-    found = []
-    for turn in request.messages:
-        role = {UserTurn: "user", AssistantTurn: "assistant"}.get(type(turn), "tool")
-        content = getattr(turn, "content", None) or getattr(turn, "blocks", ())
-        found.append(f"{role}: " + " ".join(block.text for block in content if isinstance(block, TextBlock)))
-    return found
+    """Who says what in a request."""
+    return [
+        f"{turn.role}: " + " ".join(block.text for block in turn.content if isinstance(block, TextBlock))
+        for turn in request.messages
+    ]
 
 
 async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, session: str) -> None:

@@ -169,7 +169,7 @@ async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told_and_
     assert long["metadata"]["truncated"] is True and "lines truncated" in long["output"]
 
 
-async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, files: PluginFiles) -> None:
+async def test_a_hooks_result_that_is_no_json_changes_nothing(tmp_path: Path, files: PluginFiles) -> None:
     files.put(
         "spoils",
         """

@@ -164,7 +164,7 @@ def _append_to_newest_prompt(changed: list[MessageWithParts], text: str) -> None
 
 
 def synthetic_text(message: Message, text: str) -> TextPart:
-    """The model reads it as a part of the message; people do not see it."""
+    """The model reads it as a part of the message; users do not see it."""
     return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)
 
 

@@ -69,7 +69,7 @@ class _AttachedFile:
         return FilePart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, **content)
 
     def text(self, text: str) -> TextPart:
-        """The model reads this text; people see the file part."""
+        """The model reads this text; users see the file part."""
         return synthetic_text(self.message, text)
 
     def called(self, tool: str, arguments: dict[str, Any]) -> TextPart:
@@ -90,7 +90,7 @@ class _AttachedFile:
 
 
 class _PromptHost(ToolHost):
-    """People see the file part of the prompt, not the tool's output."""
+    """Users see the file part of the prompt, not the tool's output."""
 
     def __init__(self, editors: EditorFiles, session_id: str) -> None:
         self._editors = editors
@@ -200,7 +200,7 @@ class PromptParts:
 
 
 def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> list[FilePart]:
-    """Text is stored in the message for people, as the model has read it; the model is sent the other files."""
+    """Text is stored in the message for users, as the model has read it; the model is sent the other files."""
     if not binaries:
         return [file.part(mime="text/plain")]
     first, *others = binaries
