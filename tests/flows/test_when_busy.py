@@ -24,7 +24,7 @@ Answering = asyncio.Task[dict[str, Any]]
 async def busy(
     base: Path, *later: list[Any], steps: Any = (), queued: str | None = None
 ) -> AsyncIterator[tuple[RunningApp, str, asyncio.Event, Answering, Answering]]:
-    """A session whose first answer is held until the event is set; the tasks wait for it, and for the answer to what is `queued`."""
+    """A session whose first answer is held until the event is set. The tasks wait for it and for that of what is `queued`."""
     gate = asyncio.Event()
     async with talking(base, turns=[[*(steps or [say("One.")]), {"wait": gate}], *later], title="T") as (app, session):
         first = second = asyncio.create_task(app.prompt(session, "one"))
