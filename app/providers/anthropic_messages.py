@@ -30,7 +30,7 @@ from app.providers.base import (
 )
 from app.providers.errors import in_stream
 from app.providers.options import object_option, present, renamed
-from app.providers.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, extra
+from app.providers.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, sdk_parameters
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -352,7 +352,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
             max_tokens=body["max_tokens"],
             messages=[],  # the SDK demands it; extra_body replaces it
             stream=True,
-            **extra(body, headers, omit),
+            **sdk_parameters(body, headers, omit),
         )
 
     async def _events(self, response: Any) -> AsyncIterator[object]:

@@ -25,7 +25,7 @@ from app.providers.base import (
 )
 from app.providers.errors import in_stream
 from app.providers.options import present, renamed
-from app.providers.sdk_adapter import Headers, OpenAIAdapter, Payload, extra
+from app.providers.sdk_adapter import Headers, OpenAIAdapter, Payload, sdk_parameters
 from app.schema.model import InterleavedField, Model
 
 if TYPE_CHECKING:
@@ -376,5 +376,5 @@ class OpenAIChat(OpenAIAdapter):
 
         body = chat_body(request, include_usage=self._options.get("includeUsage") is not False)
         return client.chat.completions.with_streaming_response.create(
-            model=request.model.api.id, messages=[], stream=True, **extra(body, headers, omit)
+            model=request.model.api.id, messages=[], stream=True, **sdk_parameters(body, headers, omit)
         )

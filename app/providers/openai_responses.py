@@ -28,7 +28,7 @@ from app.providers.base import (
 )
 from app.providers.errors import in_stream
 from app.providers.options import present, renamed
-from app.providers.sdk_adapter import Headers, OpenAIAdapter, Payload, extra
+from app.providers.sdk_adapter import Headers, OpenAIAdapter, Payload, sdk_parameters
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -276,4 +276,4 @@ class OpenAIResponses(OpenAIAdapter):
         from openai import omit
 
         body = responses_body(request)
-        return client.responses.with_streaming_response.create(stream=True, **extra(body, headers, omit))
+        return client.responses.with_streaming_response.create(stream=True, **sdk_parameters(body, headers, omit))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 
 
-async def bound(response: httpx2.Response) -> None:
+async def bound_response(response: httpx2.Response) -> None:
     """Reads only the beginning of an answer that is no success. Unpacks nothing: raises AnswerPassedLimit for a success that is
     compressed."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -79,7 +79,7 @@ class WholeEvents(httpx2.AsyncByteStream):
         self._headers = headers
         self._url = url
         self._left_out = b""
-        self._any = False
+        self._has_data = False
         self._is_done = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -103,19 +103,19 @@ class WholeEvents(httpx2.AsyncByteStream):
         if self._is_done:
             return b""
         if (text.startswith(b"data:") or b"\ndata:" in text) and (data := text.partition(b"data:")[2].strip()):
-            self._any = True
+            self._has_data = True
             if data == b"[DONE]":
                 self._is_done = True
                 return b""
             require_few_values(text)
             return whole_characters(text) + b"\n\n"
-        if text and not self._any:
+        if text and not self._has_data:
             self._left_out = (self._left_out + text + b"\n\n")[:MAX_ERROR_BYTES]
         return b""
 
     def _require_events(self, rest: bytes) -> None:
         body = (self._left_out + rest)[:MAX_ERROR_BYTES]
-        if not self._any and any(line and not line.startswith(_FIELDS) for line in body.splitlines()):
+        if not self._has_data and any(line and not line.startswith(_FIELDS) for line in body.splitlines()):
             raise no_stream(self._status, self._headers, body.decode(errors="replace").strip(), self._url)
 
 
@@ -244,7 +244,7 @@ class SdkAdapter(ABC, Generic[Client]):
         try:
             given = ({**IDENTITY}, self._own_headers(), self._headers, request.headers)
             headers = _sendable({name.lower(): value for each in given for name, value in each.items()}, url)
-            client = await self._opened()
+            client = await self._open_client()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
             async with self._send(client, request, headers) as response:
                 events = aiter(await self._events(response))
@@ -307,19 +307,19 @@ class SdkAdapter(ABC, Generic[Client]):
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
             "limits": httpx2.Limits(max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
             "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
-            "event_hooks": {"response": [bound]},
+            "event_hooks": {"response": [bound_response]},
             "verify": system_tls(),
         }
 
-    async def _opened(self) -> Client:
+    async def _open_client(self) -> Client:
         async with self._opening:
             if self._closed:
                 raise RuntimeError("This provider's connection is closed: its directory was closed.")
             if self._client is None:
-                self._client = await asyncio.to_thread(self._loaded)
+                self._client = await asyncio.to_thread(self._load_and_make)
         return self._client
 
-    def _loaded(self) -> Client:
+    def _load_and_make(self) -> Client:
         """Raises ApiFailure for a bad address, also of a proxy, whose address may have a password."""
         self.load()
         try:
@@ -328,7 +328,7 @@ class SdkAdapter(ABC, Generic[Client]):
             raise errors.invalid_address(self._address() + self.path) from None
 
 
-def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
+def sdk_parameters(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
     """A request as the SDK's parameters take it. `omit`: the SDK's value for None. Dates, NaN and the like, which configurations
     and plugins bring, are sent as JSON can have them; the conversation has none."""
     conversation = {name: body[name] for name in _CONVERSATION if name in body}
@@ -387,8 +387,8 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
 
     def _own_headers(self) -> Headers:
         """Without the environment's headers for OpenAI's own server."""
-        unsaid: Headers = {"openai-organization": None, "openai-project": None, **environment_headers("OPENAI_CUSTOM_HEADERS")}
-        return {**unsaid, "authorization": f"Bearer {self._api_key}" if self._api_key else None}
+        unsent: Headers = {"openai-organization": None, "openai-project": None, **environment_headers("OPENAI_CUSTOM_HEADERS")}
+        return {**unsent, "authorization": f"Bearer {self._api_key}" if self._api_key else None}
 
     def _make(self) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient

@@ -93,8 +93,7 @@ class TextFile:
 
 
 def read(path: Path, root: Root = ROOT) -> TextFile | None:
-    """None if the file does not exist. Raises ToolError for anything
-    but a regular file of at most MAX_BYTES."""
+    """None if the file does not exist. Raises ToolError for anything but a regular file of at most MAX_BYTES."""
     try:
         with opened(path, root) as file:
             status = os.fstat(file.fileno())

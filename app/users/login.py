@@ -138,8 +138,7 @@ class AcceptedLogin:
     principal: Principal = OPERATOR
 
 
-ANYBODY = AcceptedLogin(ANYONE)
-"""For a server that needs no login."""
+NO_LOGIN_NEEDED = AcceptedLogin(ANYONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,7 @@ class Login:
         """Checks the `Authorization` header. `scope`: the request's (ASGI). A valid token is let in even from an address that
         failed too often: it cannot be guessed, and others at a guesser's address are not locked out."""
         if not self.is_required():
-            return ANYBODY
+            return NO_LOGIN_NEEDED
         scheme, credentials = _split(authorization)
         if not scheme:
             return LoginDenied()

@@ -194,7 +194,7 @@ async def test_one_that_is_closed_while_it_opens(server: FakeServer, monkeypatch
         return made[0]
 
     monkeypatch.setattr(provider, "_make", late)
-    opening = asyncio.create_task(provider._opened())
+    opening = asyncio.create_task(provider._open_client())
     await asyncio.sleep(0)
     closing = asyncio.create_task(provider.close())
     await asyncio.sleep(0)
