@@ -81,8 +81,10 @@ def newest(history: Sequence[MessageWithParts], kind: type[M]) -> M | None:
 
 
 def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    infos = (message.info for message in reversed(history))
-    return next((info for info in infos if isinstance(info, AssistantMessage) and info.finish), None)
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage) and message.info.finish:
+            return message.info
+    return None
 
 
 def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:

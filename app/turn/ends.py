@@ -241,5 +241,7 @@ def earliest(history: Sequence[MessageWithParts]) -> int | None:
 
 def _prompt(history: Sequence[MessageWithParts], message_id: str) -> UserMessage | None:
     """A prompt stands shortly before its newest answer."""
-    infos = (message.info for message in reversed(history))
-    return next((info for info in infos if isinstance(info, UserMessage) and info.id == message_id), None)
+    for message in reversed(history):
+        if isinstance(message.info, UserMessage) and message.info.id == message_id:
+            return message.info
+    return None

@@ -139,10 +139,10 @@ def default_agent(agents: Mapping[str, Agent], config: Config) -> Agent:
                 ["default_agent"],
             )
         return agent
-    leading = (agent for agent in agents.values() if agent.mode != "subagent" and not agent.hidden)
-    if (first := next(leading, None)) is None:
-        raise BadRequest("The configuration leaves no agent that can lead a session", ["agent"])
-    return first
+    for agent in agents.values():
+        if agent.mode != "subagent" and not agent.hidden:
+            return agent
+    raise BadRequest("The configuration leaves no agent that can lead a session", ["agent"])
 
 
 def find(agents: Mapping[str, Agent], name: str) -> Agent:
