@@ -50,7 +50,7 @@ def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tup
     for message in messages:
         info = message.info
         if isinstance(info, UserMessage):
-            content = tuple([block for part in message.parts if (block := _user_block(part)) is not None])
+            content: tuple[UserBlock, ...] = tuple(filter(None, map(_user_block, message.parts)))
             turns += [UserTurn(content)] if content else []
         elif _is_worth_sending(info, message.parts):
             same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)

@@ -54,8 +54,8 @@ def assemble(agent: Agent, model: Model, call: list[str], user: UserMessage) -> 
     """Two texts: the agent's prompt, which is constant between turns so that providers can cache it, and the rest."""
     family = next((prompt for mark, prompt in _FAMILIES if mark in model.api.id), "default")
     first = agent.prompt or prompt_text(family)
-    rest = [text for text in (*call, user.system) if text]
-    return (first, "\n\n".join(rest)) if rest else (first,)
+    rest = "\n\n".join(filter(None, (*call, user.system)))
+    return (first, rest) if rest else (first,)
 
 
 def environment(location: Location, model: Model) -> str:

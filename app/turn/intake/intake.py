@@ -113,7 +113,7 @@ class Intake:
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, None if nested else prompt.tools
         info = message_row(message.info, prepared.content, waits=waits) if message else None
-        parts = [part_row(part) for part in message.parts] if message else []
+        parts = list(map(part_row, message.parts)) if message else []
 
         def store(tx: SessionTx) -> tuple[bool, Lease | None]:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
