@@ -83,9 +83,9 @@ MAX_CHARACTERS_PER_SECOND = 200_000
 
 @dataclass(eq=False, slots=True)
 class LivePart:
-    """A part while it streams. Text is collected in `pieces`: `part.text += …` would copy the whole text with every delta.
-    `size`: of the whole text, in characters. `write_after`: the time of the event loop before which the row is not written.
-    `is_ending`: the part's last event, or its removal, is on its way."""
+    """A part while it streams. A text begins empty and is collected in `pieces`: `part.text += …` would copy all of it with each
+    delta. `size`: of the whole text, in characters. `write_after`: the time of the event loop before which the row is not
+    written. `is_ending`: the part's last event, or its removal, is on its way."""
 
     part: Part
     directory: str
@@ -94,10 +94,6 @@ class LivePart:
     pieces: list[str] = field(default_factory=list)
     write_after: float = 0.0
     is_ending: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.part, TextPart | ReasoningPart):
-            self.size = len(self.part.text)
 
     def up_to_date(self) -> Part:
         if self.pieces and isinstance(self.part, TextPart | ReasoningPart):
@@ -254,12 +250,14 @@ class LiveParts:
     def _write_due(self) -> None:
         """A long text is written less often, so that all writes of a part are in proportion to the time that it streams."""
         self._write_behind = None
-        now = asyncio.get_running_loop().time()
+        now, due = asyncio.get_running_loop().time(), list[LivePart]()
         unwritten, self._unwritten = self._unwritten, {}
         for live in unwritten.values():
             if live.write_after > now:
                 self._write_soon(live)
-        self._write_each(live for live in unwritten.values() if live.write_after <= now)
+            else:
+                due.append(live)
+        self._write_each(due)
 
     def _write_each(self, parts: Iterable[LivePart]) -> None:
         together: dict[tuple[str, Chain | None], list[LivePart]] = {}
