@@ -11,8 +11,9 @@ import hashlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TypeVar
@@ -149,6 +150,7 @@ class Snapshots:
         self._repository = Repository(git_dir, project, self._worktree, scope, self._excluded, made_by_tools)
         self._paused_until = 0.0
         self._locks = locks or ProcessLocks()
+        self._lock = partial(repository_lock, git_dir, self._locks)
         self._known: _IndexState | None = None
         self._stats_wait_until_ms = 0
         self._has_new_trees = True
@@ -248,9 +250,6 @@ class Snapshots:
             await self._repository.collect()
             async with self._lock():
                 await self._quota.make_room(self._repository)
-
-    def _lock(self) -> AbstractAsyncContextManager[int | None]:
-        return repository_lock(self._repository.git_dir, self._locks)
 
     # Taking one.
 
