@@ -115,8 +115,6 @@ def lacks_fts5(connection: Connection) -> bool:
 async def tidy_trigrams(database: Database) -> None:
     """For PostgreSQL, apart from the transactions that writers wait for: makes the index of a large database that was migrated,
     or puts the newest texts into it. Runs on one server at a time."""
-    if database.dialect == "sqlite":
-        return
     async with database.locks.lock("search index"):
         connection = await asyncio.to_thread(database.engine.execution_options(isolation_level="AUTOCOMMIT").connect)
         driver: Any = connection.connection.driver_connection

@@ -48,7 +48,6 @@ class Housekeeping:
         for seconds, work, what in (
             (SECOND, self.branches.check_all, "looking for other branches"),
             (SECOND, self.user_changes.look, "looking for users who were changed"),
-            (FIVE_SECONDS, partial(tidy_trigrams, self.database), "tidying the search index"),
             (MINUTE, self.replay.trim, "trimming the event journal"),
             (min(MINUTE, self.idle_seconds), self.evict, "closing idle directories"),
             (QUARTER_HOUR, self.replicas.forget_dead, "forgetting dead servers"),
@@ -58,6 +57,9 @@ class Housekeeping:
             (HOUR, self.delete_old_sessions, "deleting old sessions"),
         ):
             self.tasks.start(every(seconds, work, what), f"housekeeping: {what}")
+        if self.database.dialect == "postgresql":
+            tidying = every(FIVE_SECONDS, partial(tidy_trigrams, self.database), "tidying the search index")
+            self.tasks.start(tidying, "housekeeping: tidying the search index")
 
     async def stop(self) -> None:
         await self.tasks.cancel()
