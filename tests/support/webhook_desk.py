@@ -126,7 +126,7 @@ class WebhookDesk:
     @asynccontextmanager
     async def working(self, row: Any, sender: Any, **options: Any) -> AsyncIterator["asyncio.Task[None]"]:
         worker = self.worker(row, sender, **options)
-        self.bus.on_journaled(worker.wake)
+        self.bus.on_journaled.add(worker.wake)
         task = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(PATIENCE):

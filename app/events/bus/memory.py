@@ -32,7 +32,8 @@ class MemoryBus:
         self.delta_listeners: Collection[object] = self._listeners
         """Empty while nobody would receive a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
-        self._wakes: list[Callable[[], None]] = []
+        self.on_journaled: set[Callable[[], None]] = set()
+        """Each is called after each journaled event. None may raise."""
         self._closed = False
 
     async def start(self) -> None:
@@ -58,7 +59,7 @@ class MemoryBus:
         self.newest = event.seq or self.newest
         if event.directory is not None and event.type == _DISPOSED:
             self.disconnect(event.directory)
-        for wake in self._wakes if event.seq is not None else ():
+        for wake in self.on_journaled if event.seq is not None else ():
             wake()
 
     def publish_delta(self, delta: PartDelta) -> None:
@@ -70,10 +71,6 @@ class MemoryBus:
 
     def flush(self, session_id: str) -> None:
         self._merger.flush(session_id)
-
-    def on_journaled(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` after each journaled event from now on. `wake` must not raise."""
-        self._wakes.append(wake)
 
     def _send(self, frame: Frame, deltas: bool) -> None:
         for listener in self._listeners_of(frame.directory, deltas):

@@ -52,7 +52,6 @@ class WebhookDispatcher:
         self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._bus.on_journaled(self._wake)
         self._polling = asyncio.create_task(self._keep_polling(), name="poll webhooks")
 
     def changed(self) -> None:
@@ -70,10 +69,6 @@ class WebhookDispatcher:
             await self._stop(webhook_id)
         with suppress(StorageError):  # the others see that this server is gone
             await self._database.write(partial(webhook_rows.release, server=self._server))
-
-    def _wake(self) -> None:
-        for worker, _ in self._workers.values():
-            worker.wake()
 
     async def _keep_polling(self) -> None:
         failures = FailureLog(log, "looking for webhooks")
@@ -101,9 +96,11 @@ class WebhookDispatcher:
             if row.server == self._server and row.id not in self._workers:
                 worker = self._make_worker(row)
                 self._workers[row.id] = worker, asyncio.create_task(worker.run(), name=f"webhook {row.id}")
+                self._bus.on_journaled.add(worker.wake)
         if head != self._head:
             self._head = head
-            self._wake()
+            for worker, _ in self._workers.values():
+                worker.wake()
         return bool(rows)
 
     async def _unclaimed(self, rows: Sequence[Any]) -> list[Any]:
@@ -122,6 +119,7 @@ class WebhookDispatcher:
 
     async def _stop(self, webhook_id: str) -> None:
         worker, task = self._workers.pop(webhook_id)
+        self._bus.on_journaled.discard(worker.wake)
         task.cancel()
         await asyncio.wait({task})
         with suppress(ClaimLost, StorageError):
