@@ -135,18 +135,19 @@ class SessionTx:
         info = rows.message_value(self.session_id, row["id"], row["parent_id"], row["body"])
         self.announce(events.EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
 
-    def put_part(self, row: Row) -> None:
-        self._put_parts([row])
-        part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
-        self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
+    def put_parts(self, *parts: Row) -> None:
+        self._put_unannounced(parts)
+        for row in parts:
+            part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
+            self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def replace_part(self, row: Row) -> None:
-        """For a change by a client, which may leave no text to search: `put_part` alone would keep the earlier one."""
+        """For a change by a client, which may leave no text to search: `put_parts` alone would keep the earlier one."""
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
         self.tx.execute(self.tx.sql.delete_part_text, gone)
-        self.put_part(row)
+        self.put_parts(row)
 
-    def _put_parts(self, parts: Sequence[Row]) -> None:
+    def _put_unannounced(self, parts: Sequence[Row]) -> None:
         """A part without a time of its own has that of its message, if this change stores that too."""
         now = clock.now_ms()
         self.tx.put(self.tx.sql.put_part, *parts)
@@ -279,7 +280,7 @@ class SessionTx:
         """Puts what a new session begins with. Only the session's creation is announced, as nobody has read the rest yet."""
         self.tx.put(self.tx.sql.put_message, *messages)
         self._messages.update((message["id"], message) for message in messages)
-        self._put_parts(parts)
+        self._put_unannounced(parts)
         if todos:
             self._put_body(self.tx.sql.put_todo, todos)
         if diffs:

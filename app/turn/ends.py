@@ -162,8 +162,7 @@ async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool
     parts, answer = list(map(part_row, closed)), message_row(info)
 
     def close(tx: SessionTx) -> None:
-        for part in parts:
-            tx.put_part(part)
+        tx.put_parts(*parts)
         if closes_answer:
             tx.put_message(answer)
             tx.add_usage(StepUsage.of(info))

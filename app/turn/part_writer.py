@@ -99,8 +99,7 @@ class PartWriter:
                 tx.remove_part(part.message_id, part.id)
             if message_values is not None:
                 tx.put_message(message_values)
-            for row in rows:
-                tx.put_part(row)
+            tx.put_parts(*rows)
             if usage is not None:
                 record = tx.count_step if end else tx.add_usage
                 record(usage)

@@ -215,8 +215,7 @@ class TurnContext:
             if instead_of is not None:
                 tx.remove_message(instead_of.id)
             tx.put_message(info)
-            for part in part_rows:
-                tx.put_part(part)
+            tx.put_parts(*part_rows)
 
         return self.store.post(self.session_id, self.directory, write)
 

@@ -85,6 +85,6 @@ async def test_when_their_read_was_pruned_they_are_given_again(app: RunningApp, 
     assert isinstance(part.state, Completed)
     part.state.time.compacted = 1
     row = part_row(part)
-    await store.write(session, str(app.directory), lambda tx: tx.put_part(row))
+    await store.write(session, str(app.directory), lambda tx: tx.put_parts(row))
     await app.prompt(session, "Read it again")
     assert "system-reminder" in (await states(app, session))[1]["output"]

@@ -57,12 +57,11 @@ def putting(*values: Session | Message | Part | MessageWithParts) -> Callable[[S
                 tx.of(value.id).create(value)
             elif isinstance(value, MessageWithParts):
                 tx.put_message(message_row(value.info))
-                for part in value.parts:
-                    tx.put_part(part_row(part))
+                tx.put_parts(*map(part_row, value.parts))
             elif isinstance(value, UserMessage | AssistantMessage):
                 tx.put_message(message_row(value))
             else:
-                tx.put_part(part_row(value))
+                tx.put_parts(part_row(value))
 
     return work
 

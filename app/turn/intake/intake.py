@@ -130,8 +130,7 @@ class Intake:
                 remove_reverted(tx, session)
                 session = tx.session()  # with the new sums
             tx.put_message(info)
-            for part in parts:
-                tx.put_part(part)
+            tx.put_parts(*parts)
             tx.update(_prompted(session, message.info, tools, location))
             return False, acquired
 
