@@ -1,6 +1,7 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -13,7 +14,6 @@ from app.schema.model import Agent, Model
 from app.schema.part import CompactionPart, Completed, FilePart, ModelRef, Part, Span, TextPart, ToolPart
 from app.sessions.live import compacting
 from app.sessions.rows import part_row
-from app.sessions.session_tx import SessionTx
 from app.turn import ends, hooks
 from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
@@ -28,6 +28,8 @@ from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text
+
+log = logging.getLogger(__name__)
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."
@@ -224,19 +226,15 @@ def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
 
 
 async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_tokens: int | None) -> None:
-    """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model."""
+    """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model. A failure must not end the
+    turn."""
     if ctx.instance.config.compaction.prune is False:
         return
-    parts = prunable_calls(history, usable_tokens)
-    if not parts:
-        return
-    pruned = list(map(_pruned, parts))
-
-    def put(tx: SessionTx) -> None:
-        for part in pruned:
-            tx.put_part(part)
-
-    await ctx.store.write(ctx.session_id, ctx.directory, put)
+    try:
+        if pruned := list(map(_pruned, prunable_calls(history, usable_tokens))):
+            await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.put_parts(*pruned))
+    except Exception:
+        log.exception("could not bring old tool outputs up to date")
 
 
 def _pruned(part: ToolPart) -> Row:

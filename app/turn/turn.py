@@ -1,7 +1,6 @@
 """A turn: from a prompt until the session is idle again. The loop reads the conversation, decides and acts."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
@@ -30,8 +29,6 @@ from app.util import ids
 from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text, subagents_for
 
-log = logging.getLogger(__name__)
-
 DIFF_TIMEOUT_SECONDS = 1.0
 ABORTED_DIFF_TIMEOUT_SECONDS = 0.5
 """How long a finished or an aborted turn waits for its session's diff. A slower diff is stored when the session is idle."""
@@ -50,7 +47,8 @@ class Turn:
         try:
             async with deadline.limit():
                 await self._loop()
-            await self._prune()
+            if self._last_request is not None:
+                await compaction.prune(self._ctx, *self._last_request)
         except asyncio.CancelledError:
             await self._answer_cancelled()
             raise
@@ -214,17 +212,6 @@ class Turn:
         self._ctx.record.failure = error
         ctx, worktree = self._ctx, self._ctx.instance.location.worktree
         await ends.answer_with(ctx.store, ctx.session_id, ctx.directory, error, worktree)
-
-    # Beside the loop.
-
-    async def _prune(self) -> None:
-        """A failure must not end the turn."""
-        if self._last_request is None:
-            return
-        try:
-            await compaction.prune(self._ctx, *self._last_request)
-        except Exception:
-            log.exception("could not bring old tool outputs up to date")
 
 
 def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage) -> tuple[UserTurn, ...]:
