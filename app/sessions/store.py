@@ -114,13 +114,13 @@ class Store:
         work: Callable[[SessionTx], T],
         *,
         parts: Sequence[Part] = (),
-        removed: Sequence[str] = (),
+        removed: Sequence[Part] = (),
         chain: Chain | None = None,
     ) -> asyncio.Future[T]:
         """As `post`, for a change that puts `parts` in full, or removes some, which replaces what they streamed before."""
         done = self.post(session_id, directory, work, chain)
-        for part_id in (*(part.id for part in parts), *removed):
-            self.live.replace(part_id, done, session_id)
+        for part in (*parts, *removed):
+            self.live.replace(part.id, done, session_id)
         if session_id in self._watchers:
             self._notify_watchers(session_id, parts)
         return done

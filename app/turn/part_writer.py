@@ -104,9 +104,8 @@ class PartWriter:
                 record = tx.count_step if end else tx.add_usage
                 record(usage)
 
-        gone = [part.id for part in removed]
         write = self._newest_write = self._store.post_parts(
-            self.message.session_id, self._directory, work, parts=parts, removed=gone, chain=self.chain
+            self.message.session_id, self._directory, work, parts=parts, removed=removed, chain=self.chain
         )
         for value in (message, *parts) if message else parts:
             self._writes[value.id] = value, write

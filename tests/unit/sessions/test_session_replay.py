@@ -59,10 +59,11 @@ async def test_a_part_whose_last_event_is_on_its_way_is_not_given_again(
 ) -> None:
     sessions.stream("prt_1", "Hello ")
     await sessions.store.barrier()
+    part = text_part("prt_1", "Hello")
     if removed:
-        stored = sessions.store.post_parts("ses_1", DIRECTORY, lambda tx: tx.remove_part("msg_1", "prt_1"), removed=["prt_1"])
+        stored = sessions.store.post_parts("ses_1", DIRECTORY, lambda tx: tx.remove_part("msg_1", "prt_1"), removed=[part])
     else:
-        stored = sessions.post(text_part("prt_1", "Hello"))
+        stored = sessions.post(part)
     assert await replay.streaming(DIRECTORY) == StreamingParts({"prt_1": ENDED}, [])
     await stored
     await asyncio.sleep(0)
