@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from app.tools.structured_output import STRUCTURED_OUTPUT
 from app.tools.text_file import json_text, json_value
 from app.turn import hooks
 from app.turn.context import system
+from app.turn.decide import since_user
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids
@@ -159,31 +160,26 @@ class ToolRun:
         return CallRef(message_id=self.part.message_id, call_id=self.part.call_id)
 
 
+@dataclass(eq=False)
 class ToolCalls:
-    """`earlier`: the calls of the turn's previous steps. `bypass_agent_check`: the user has asked for the subagent."""
+    """`bypass_agent_check`: the user has asked for the subagent. `blocked`: the user rejected a call without feedback, or
+    dismissed a question: the turn stops after this step."""
 
-    def __init__(
-        self,
-        ctx: TurnContext,
-        writer: PartWriter,
-        tools: Mapping[str, Tool[Any]],
-        agent: Agent,
-        model: Model,
-        *,
-        earlier: Sequence[ToolPart] = (),
-        bypass_agent_check: bool = False,
-    ) -> None:
-        self.ctx = ctx
-        self.writer = writer
-        self.agent = agent
-        self.model = model
-        self._tools = tools
-        self._calls = list(earlier)
-        self._bypass_agent_check = bypass_agent_check
-        self._running = TaskSet()
-        self.blocked = False
-        """The user rejected a call without feedback, or dismissed a question: the turn stops after this step."""
-        self.started = False
+    ctx: TurnContext
+    writer: PartWriter
+    tools: Mapping[str, Tool[Any]]
+    agent: Agent
+    model: Model
+    bypass_agent_check: bool = False
+    blocked: bool = field(default=False, init=False)
+    started: bool = field(default=False, init=False)
+    _running: TaskSet = field(default_factory=TaskSet, init=False)
+
+    @cached_property
+    def _calls(self) -> list[ToolPart]:
+        """The turn's calls across its steps, newest last."""
+        steps = since_user(self.ctx.history)
+        return [part for step in steps for part in step.parts if isinstance(part, ToolPart)]
 
     @cached_property
     def seen_instructions(self) -> set[str]:
@@ -192,11 +188,11 @@ class ToolCalls:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model."""
-        return tuple(ToolSpec(tool.id, tool.description, tool.schema) for tool in self._tools.values() if tool.id != INVALID)
+        return tuple(ToolSpec(tool.id, tool.description, tool.schema) for tool in self.tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
-        name = call.tool if call.tool in self._tools else call.tool.lower()
-        if name in self._tools:
+        name = call.tool if call.tool in self.tools else call.tool.lower()
+        if name in self.tools:
             self._start(call.call_id, name, call.input, call.metadata)
         else:
             self._start(call.call_id, INVALID, {"tool": call.tool, "error": self._unknown(call.tool)}, None)
@@ -208,7 +204,6 @@ class ToolCalls:
     def resume(self, part: ToolPart) -> None:
         """Runs a call that waited for the user when an earlier server stopped: asks again, or finds the request that was left."""
         self.writer.adopt(part)
-        self._calls.append(part)
         self._spawn(part, looping=False)
 
     async def finish(self) -> None:
@@ -221,7 +216,7 @@ class ToolCalls:
         await self._running.cancel()
 
     def _unknown(self, name: str) -> str:
-        return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self._tools) - {INVALID}))}"
+        return f"There is no tool {name!r}. There are: {', '.join(sorted(set(self.tools) - {INVALID}))}"
 
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self.writer.tool_running(call_id, tool, arguments, metadata)
@@ -266,9 +261,9 @@ class ToolCalls:
             return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        if part.tool not in self._tools:  # a call that is resumed, or that is in a batch
+        if part.tool not in self.tools:  # a call that is resumed, or that is in a batch
             raise ToolError(self._unknown(part.tool))
-        tool, context = self._tools[part.tool], self._context(part)
+        tool, context = self.tools[part.tool], self._context(part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.require_permission(ToolPermission("doom_loop", [part.tool], [part.tool], asked))
@@ -288,7 +283,7 @@ class ToolCalls:
             agent=self.agent,
             sandbox_workspace=self.ctx.instance.sandbox_workspace,
             host=ToolRun(self, part),
-            bypass_agent_check=self._bypass_agent_check,
+            bypass_agent_check=self.bypass_agent_check,
         )
 
     async def _bounded(self, result: ToolResult) -> ToolResult:
@@ -296,7 +291,7 @@ class ToolCalls:
         if "truncated" in result.metadata:
             return result
         outputs = self.ctx.services.outputs.within(self.ctx.instance.config.tool_output)
-        bounded = await outputs.bound(result.output, may_delegate="task" in self._tools)
+        bounded = await outputs.bound(result.output, may_delegate="task" in self.tools)
         metadata = {**result.metadata, "truncated": bounded.truncated}
         if bounded.output_path:
             metadata["outputPath"] = str(bounded.output_path)

@@ -124,15 +124,8 @@ class Turn:
         message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
-        calls = ToolCalls(
-            ctx,
-            writer,
-            await self._tools(user, agent, model, message),
-            agent,
-            model,
-            earlier=[part for answer in decide.since_user(ctx.history) for part in answer.parts if isinstance(part, ToolPart)],
-            bypass_agent_check=_names_agent(ctx.history, user),
-        )
+        tools = await self._tools(user, agent, model, message)
+        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=_names_agent(ctx.history, user))
         step = Step(ctx, calls)
         # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
         await asyncio.create_task(step.run(partial(self._request, user, agent, model, calls)), name="step")
@@ -146,14 +139,8 @@ class Turn:
         prompt = asked.info
         assert isinstance(prompt, UserMessage)
         agent, model = find_agent(ctx.instance.agents, message.agent), ctx.instance.models.find(prompt.model)
-        calls = ToolCalls(
-            ctx,
-            PartWriter(ctx.store, ctx.directory, message),
-            await self._tools(prompt, agent, model, message),
-            agent,
-            model,
-            bypass_agent_check=_names_agent([asked], prompt),
-        )
+        writer, tools = PartWriter(ctx.store, ctx.directory, message), await self._tools(prompt, agent, model, message)
+        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=_names_agent([asked], prompt))
         step = Step(ctx, calls)
         await step.resume(open_message.parts)
         ctx.diffs.request(prompt.id)
