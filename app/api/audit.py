@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,12 +172,12 @@ class ObserveRequests:
             log.warning("%s was answered with %d: %s", _request(scope), answer.status, reason)
 
 
+@dataclass(eq=False)
 class _ObservedAnswer:
-    def __init__(self, send: Send, metrics: "Metrics | None") -> None:
-        self._send = send
-        self._metrics = metrics
-        self.status = 0
-        self._is_stream = False
+    _send: Send
+    _metrics: "Metrics | None"
+    status: int = 0
+    _is_stream: bool = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

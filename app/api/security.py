@@ -57,17 +57,18 @@ LargeBodies = WeakValueDictionary[str, asyncio.Semaphore]
 """By user, what admits the readers of large bodies. On a server without users, each address counts for itself."""
 
 
+@dataclass(eq=False)
 class IncomingBody:
-    def __init__(self, scope: Scope, receive: Receive, limit: BodyLimit, large: LargeBodies) -> None:
-        self._scope = scope
-        self._receive = receive
-        self._limit = limit
-        self._large = large
-        self._slot: asyncio.Semaphore | None = None
-        self._is_complete = False
-        self._size = 0
-        self._waited = 0.0
-        """Seconds in which the server waited for the client."""
+    """`_waited`: seconds in which the server waited for the client."""
+
+    _scope: Scope
+    _receive: Receive
+    _limit: BodyLimit
+    _large: LargeBodies
+    _slot: asyncio.Semaphore | None = None
+    _is_complete: bool = False
+    _size: int = 0
+    _waited: float = 0.0
 
     async def receive(self) -> Message:
         """Raises HTTPException for a body that is too large or too slow."""

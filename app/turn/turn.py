@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
@@ -34,13 +35,13 @@ ABORTED_DIFF_TIMEOUT_SECONDS = 0.5
 """How long a finished or an aborted turn waits for its session's diff. A slower diff is stored when the session is idle."""
 
 
+@dataclass(eq=False)
 class Turn:
-    def __init__(self, ctx: TurnContext) -> None:
-        self._ctx = ctx
-        self._steps = 0
-        self._last_request: tuple[Sequence[MessageWithParts], int | None] | None = None
-        """The conversation of the newest request, and the tokens that a request may have; None if unknown."""
-        self._diff_timeout = DIFF_TIMEOUT_SECONDS
+    _ctx: TurnContext
+    _steps: int = 0
+    _last_request: tuple[Sequence[MessageWithParts], int | None] | None = None
+    """The conversation of the newest request, and the tokens that a request may have; None if unknown."""
+    _diff_timeout: float = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
         deadline = self._ctx.deadline

@@ -47,20 +47,19 @@ StepTrees = tuple[str | None, str | None]
 """The worktree's snapshots before and after a step; None for a missing one."""
 
 
+@dataclass(eq=False)
 class TurnDiffs:
     """One update runs at a time, in a task that may outlive the turn. Requests during an update, or during the pause after it,
-    share the next one."""
+    share the next one. `basis`: the stored diffs' basis, as the newest step found it."""
 
-    def __init__(self, summaries: Summaries, tasks: SessionTasks, instance: Instance, session_id: str) -> None:
-        self._summaries = summaries
-        self._tasks = tasks
-        self._instance = instance
-        self._session_id = session_id
-        self._requested: dict[str, None] = {}
-        self._finishing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self.basis: str | None = None
-        """The stored diffs' basis, as the newest step found it."""
+    _summaries: Summaries
+    _tasks: SessionTasks
+    _instance: Instance
+    _session_id: str
+    _requested: dict[str, None] = field(default_factory=dict)
+    _finishing: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+    basis: str | None = None
 
     async def begin(self, trees: StepTrees) -> None:
         """To be called when the session's first step closes: if it changed nothing, the commit of its end has an empty diff."""
