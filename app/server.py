@@ -35,6 +35,7 @@ from app.sessions.live import LiveSessions
 from app.sessions.live_parts import SessionPublisher
 from app.sessions.replay import Replay
 from app.sessions.replicas import HealthCheck, Replicas
+from app.sessions.retention import Retention
 from app.sessions.revert import Reverts
 from app.sessions.service import SessionService
 from app.sessions.share import Shares
@@ -63,7 +64,6 @@ from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
-from app.turn.runs.retention import Retention
 from app.turn.runs.user_changes import UserChanges
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices

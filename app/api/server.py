@@ -22,8 +22,8 @@ from app.schema.project import FormatterStatus, LSPStatus
 from app.schema.session import PruneInput, PruneReport, UsageGroup, UsageReport
 from app.server import ServerStopping
 from app.sessions.replicas import ReplicaHealth
+from app.sessions.retention import PruneRule
 from app.sessions.usage import usage_report
-from app.turn.runs.retention import PruneRule
 from app.util.secrets import client_log
 
 routes = router()

@@ -18,7 +18,7 @@ from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.record.maintenance import Finding
-    from app.turn.runs.retention import Retention
+    from app.sessions.retention import Retention
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
 
@@ -99,7 +99,7 @@ def _require_no_server(days: float, archived_only: bool) -> None:
 
 
 async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport:
-    from app.turn.runs.retention import PruneRule
+    from app.sessions.retention import PruneRule
 
     async with _retention(settings()) as retention:
         return await retention.prune(PruneRule.older_than(days, archived_only=archived_only), dry_run=dry_run)
@@ -114,10 +114,10 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     from app.sessions.lease import Leases
     from app.sessions.live import LiveSessions
     from app.sessions.live_parts import SessionPublisher
+    from app.sessions.retention import Retention
     from app.sessions.service import SessionService
     from app.sessions.store import Store
     from app.transfer.backup.placing import open_database
-    from app.turn.runs.retention import Retention
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"

@@ -12,8 +12,8 @@ from app.record.text_search import tidy_trigrams
 from app.sessions.live import LiveSessions
 from app.sessions.replay import Replay
 from app.sessions.replicas import Replicas
+from app.sessions.retention import PruneRule, Retention
 from app.tools.truncation import OutputStore
-from app.turn.runs.retention import PruneRule, Retention
 from app.turn.runs.user_changes import UserChanges
 from app.util import clock
 from app.util.tasks import TaskSet, every
