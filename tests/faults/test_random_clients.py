@@ -184,7 +184,7 @@ def report(wrong: dict[str, list[str]], outcome: Outcome, seed: int) -> str:
 def tracebacks(log: str) -> list[str]:
     """Errors in the log but for refusals and what follows from them, each in short."""
     blocks = re.split(r"(?m)^(?=\d{4}-\d\d-\d\d )", log)
-    errors = [block for block in blocks if re.search(r"^Traceback|^\S+ \S+ ERROR (?!client:)", block, re.MULTILINE)]
+    errors = [block for block in blocks if re.search(r"^ *Traceback|^\S+ \S+ ERROR (?!client:)", block, re.MULTILINE)]
     follows = rf"{keyword_server.REFUSED}|got no answer that could be stored" if keyword_server.REFUSED in log else "$^"
     return [in_short(block) for block in errors if not re.search(follows, block)]
 

@@ -191,13 +191,15 @@ def test_a_line_of_text_names_the_session_and_the_directory_once() -> None:
     def written(text: str) -> str:
         SESSION_OF_LINES.set("ses_1")
         DIRECTORY_OF_LINES.set("/srv/project")
-        return TextLines("%(levelname)s %(message)s").format(logging.LogRecord("x", logging.WARNING, "", 1, text, (), None))
+        error = (RuntimeError, RuntimeError(text), None) if text.startswith("a") else None
+        return TextLines("%(levelname)s %(message)s").format(logging.LogRecord("x", logging.WARNING, "", 1, text, (), error))
 
     lines = {
         "it failed": "WARNING it failed (ses_1, /srv/project)",
         "ses_1 failed": "WARNING ses_1 failed (/srv/project)",
         "ses_1 in /srv/project failed": "WARNING ses_1 in /srv/project failed",
-        "a\nERROR b\x1b]0;c\x07\x9b is in the way": "WARNING a\\nERROR b\\x1b]0;c\\x07\\x9b is in the way (ses_1, /srv/project)",
+        "a\nERROR b\x1b]0;c\x07\x9b is in the way": "WARNING a\\nERROR b\\x1b]0;c\\x07\\x9b is in the way (ses_1, /srv/project)\n"
+        "  RuntimeError: a\n  ERROR b\\x1b]0;c\\x07\\x9b is in the way",
     }
     assert {text: copy_context().run(written, text) for text in lines} == lines
 

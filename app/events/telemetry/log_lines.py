@@ -51,7 +51,14 @@ class TextLines(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, about = super().formatMessage(record), (SESSION_OF_LINES.get(), DIRECTORY_OF_LINES.get())
         missing = [name for name in about if name is not None and name not in record.message]
-        return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], f"{line} ({', '.join(missing)})" if missing else line)
+        return _escaped(f"{line} ({', '.join(missing)})" if missing else line)
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join(f"  {_escaped(line)}" for line in super().formatException(ei).splitlines())
+
+
+def _escaped(text: str) -> str:
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class JsonLines(logging.Formatter):
