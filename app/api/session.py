@@ -259,7 +259,9 @@ async def list_all_sessions(
         archived=archived,
         owner=who.visible_owner,
     )
-    page = await app.sessions.page_of_all(wanted, page_size(limit, None) or 100)
+    page = await app.sessions.page_of_all(
+        wanted, page_size(limit, None) or 100, lambda path: who.may_see_all or app.workspaces.admits(who, path)
+    )
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 

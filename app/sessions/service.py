@@ -79,11 +79,15 @@ class SessionService:
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def page_of_all(self, wanted: SessionFilter, limit: int) -> Page:
-        """Sessions of all projects, newest update first, each with its project. Cursor: sessions updated before this time are on
-        the next page."""
+    async def page_of_all(self, wanted: SessionFilter, limit: int, may_enter: Callable[[str], bool]) -> Page:
+        """Sessions of all projects, newest update first, each with its project, whose checkout is the session's directory where
+        `may_enter` does not allow the main one. Cursor: sessions updated before this time are on the next page."""
         found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
-        sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
+        sessions = session_values(found)
+        for session in sessions:
+            project = session["project"] = projects.get(session["projectID"])
+            if project is not None and project["worktree"] != "/" and not may_enter(project["worktree"]):
+                session["project"] = {**project, "worktree": session["directory"]}
         return Page(orjson.dumps(sessions), cursor)
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:

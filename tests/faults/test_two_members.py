@@ -174,6 +174,8 @@ async def test_clones_of_one_repository_do_not_show_where_the_other_is(tmp_path:
                 at = {"directory": str(own)}
                 current = await member.get("/project/current", params=at)
                 assert current["worktree"] == str(own)
+                await member.post("/session", {}, params=at)
+                assert {each["project"]["worktree"] for each in await member.get("/experimental/session")} == {str(own)}
                 worktree = await member.post("/experimental/worktree", {}, params=at)
                 for path in ("/project", "/project/current", f"/project/{current['id']}/directories", "/experimental/worktree"):
                     answer = (await member.client.get(path, params=at)).text
