@@ -168,11 +168,15 @@ class Repository:
     def leave_out_repositories(self) -> None:
         """From the next `prepare` on git does not look into nested repositories, which belong to no snapshot. Git fails at one
         whose `commondir` leads nowhere."""
-        self._unreadable = []
-        for folder, inner, files in os.walk(self._worktree.joinpath(*self._pathspec[1:])):
-            if ".git" in (*inner, *files) and folder != str(self._worktree):
+        self._unreadable, pending = [], [str(self._worktree.joinpath(*self._pathspec[1:]))]
+        while pending:  # `os.walk` of Python 3.11 ends at a thousand folders in one another
+            folder, inner = pending.pop(), list[str]()
+            with suppress(OSError), os.scandir(folder) as found:
+                inner = [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+            if os.path.lexists(f"{folder}/.git") and folder != str(self._worktree):
                 self._unreadable.append(os.path.relpath(folder, self._worktree))
-                inner.clear()
+            else:
+                pending += inner
 
     def _ignored_by_project(self, exclude: Path) -> str:
         tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]

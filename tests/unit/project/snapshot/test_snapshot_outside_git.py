@@ -1,6 +1,7 @@
 """Snapshots of directories without git: what they cover, and where there are none."""
 
 import os
+import subprocess
 import time
 from itertools import count
 from pathlib import Path
@@ -37,7 +38,9 @@ async def test_a_repository_inside_at_which_git_ends_is_left_out_as_any_other(pr
     for command in (("init", "--quiet"), ("add", "."), ("commit", "-qm", "first")):
         git(project.root / "sub", *command)
     project.write("sub/.git/commondir", f"{project.data}/gone/deep\n")
+    subprocess.run(["mkdir", "-p", "/".join("d" * 1200)], cwd=project.root, check=True)
     before = await snapshots.track()
+    subprocess.run(["rm", "-r", project.root / "d"], check=True)
     assert project.held(before) == {"a.txt"}
     project.write("a.txt", "two")
     after = await snapshots.track()
