@@ -190,6 +190,7 @@ class Deadline:
     def __init__(self) -> None:
         self._timeout = asyncio.timeout(None)
         self._is_active = False
+        self._loop_times: dict[int, float] = {}
 
     @asynccontextmanager
     async def limit(self) -> AsyncIterator[None]:
@@ -205,13 +206,17 @@ class Deadline:
         """Takes the deadlines of prompts that have joined the turn, through another server too."""
         if self._is_active and not self.has_passed():
             at = earliest(history)
-            self._timeout.reschedule(None if at is None else _loop_time(at))
+            self._timeout.reschedule(None if at is None else self._loop_time(at))
 
     def tighten(self, at: int) -> None:
         """Takes the deadline of a prompt that joins during a step. `at` in epoch milliseconds."""
-        present, wanted = self._timeout.when(), _loop_time(at)
+        present, wanted = self._timeout.when(), self._loop_time(at)
         if self._is_active and not self.has_passed() and (present is None or wanted < present):
             self._timeout.reschedule(wanted)
+
+    def _loop_time(self, at: int) -> float:
+        """As it was first seen: a clock that is set during the turn changes no deadline."""
+        return self._loop_times.setdefault(at, asyncio.get_running_loop().time() + (at - clock.now_ms()) / 1000)
 
     def has_passed(self) -> bool:
         return self._timeout.expired()
@@ -221,10 +226,6 @@ class Deadline:
         if not self.has_passed():
             return aborted()
         return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
-
-
-def _loop_time(milliseconds: int) -> float:
-    return asyncio.get_running_loop().time() + (milliseconds - clock.now_ms()) / 1000
 
 
 def earliest(history: Sequence[MessageWithParts]) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from turns import assert_finished, bash, infos, requests, say, states, statuses,
 from app.providers.base import TextBlock
 from app.record.repositories import work_rows
 from app.turn.intake.prompt_queue import QueuedPromptWait
+from app.util import clock
 
 Answering = asyncio.Task[dict[str, Any]]
 
@@ -348,6 +350,21 @@ async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_st
         assert (await app.messages(session))[0]["info"]["deadline"] > answer["info"]["time"]["created"]
         assert texts(await app.prompt(session, "two")) == ["Next."]
         assert_finished(await app.messages(session))
+
+
+async def test_a_clock_that_is_set_back_during_a_turn_delays_no_deadline(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    first, second = [say("I run it."), {"wait": gate}, bash("true")], [say("Next."), {"wait": asyncio.Event()}]
+    async with talking(tmp_path, turns=[first, second], title="T") as (app, session):
+        answer = asyncio.create_task(app.prompt(session, "one", deadlineSeconds=3))
+        await until(lambda: requests(app))
+        clock.set_source(lambda: time.time() - 3600)
+        try:
+            gate.set()
+            async with asyncio.timeout(20):
+                assert "deadline" in (await answer)["info"]["error"]["data"]["message"]
+        finally:
+            clock.set_source()
 
 
 async def test_the_deadline_of_a_prompt_that_joins_ends_the_turn(tmp_path: Path) -> None:
