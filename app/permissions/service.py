@@ -42,8 +42,8 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 
 PREFIX = "psv_"
 log = logging.getLogger(__name__)
-LONG_RULES = 10_000
-"""In characters, of all patterns."""
+LONG_COMPARISON = 200_000
+"""In characters: of all rules, times those of all patterns that are compared with them."""
 MAX_OF_SESSION = 100
 """With so many waiting requests in a session clients may add none."""
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
@@ -206,7 +206,7 @@ class Permissions:
         request, approved = check.request, await self.approved(check.location.project_id, check.owner)
         subjects = check.subjects or request.patterns
         decide = partial(decide_permission, request.permission, subjects, check.ruleset, [*approved, *added])
-        action = await asyncio.to_thread(decide) if _takes_long(check.ruleset, approved) else decide()
+        action = await asyncio.to_thread(decide) if _takes_long(check, approved) else decide()
         if check.plugin_decision is None or action == "deny":
             return action
         decided = await check.plugin_decision(request, action)
@@ -279,9 +279,11 @@ class Permissions:
             return False
 
 
-def _takes_long(*rulesets: Ruleset) -> bool:
-    """Whether all others would wait meanwhile: of a project's rules there may be thousands, and each may be long."""
-    return sum(len(rule.pattern) for rule in chain(*rulesets)) > LONG_RULES
+def _takes_long(check: PermissionCheck, approved: Ruleset) -> bool:
+    """Whether all others would wait meanwhile: of a project's rules there may be thousands, each may be long, and a shell command
+    of some kilobytes may be written in thousands of ways."""
+    rules = sum(len(rule.permission) + len(rule.pattern) for rule in chain(check.ruleset, approved))
+    return bool(check.subjects) or rules * sum(map(len, check.request.patterns)) > LONG_COMPARISON
 
 
 def _read_answer(stored: str) -> PermissionAnswer:

@@ -51,10 +51,11 @@ _LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
 _MAX_PERMUTED = 3
 _MAX_LETTERS = 6
 _MAX_ARGUMENTS = 100
+"""Arguments of a command that are put in other orders; the rest is left out."""
 _MAX_PATH = 4096
 """Characters of the longest path that can name a program."""
 _MAX_MENTION = 255
-"""Characters of a rule's word that are looked for; the rest of a longer word is ignored."""
+"""Characters of a rule's word that are looked for, and of a command's that are put in other orders; the rest is ignored."""
 
 
 def arity(tokens: Sequence[str]) -> int:
@@ -75,8 +76,9 @@ def spellings(words: Sequence[str], reorder: bool = True) -> list[str]:
     name, args = words[0], list(words[1:])
     bare = basename(name) or name
     texts = [" ".join([one, *args]) for one in dict.fromkeys([name, bare, bare.lower()])]
-    if reorder and len(args) <= _MAX_ARGUMENTS and any(arg.startswith("-") for arg in args):
-        texts += [" ".join([bare.lower(), *variant]) for variant in _variants(bare.lower(), args)]
+    if reorder and any(arg.startswith("-") for arg in args):
+        begun = [arg[:_MAX_MENTION] for arg in args[:_MAX_ARGUMENTS]]
+        texts += [" ".join([bare.lower(), *variant]) for variant in _variants(bare.lower(), begun)]
     return list(dict.fromkeys(texts))
 
 

@@ -121,10 +121,19 @@ async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp
     assert not offered & {"edit", "write", "multiedit"} and {"bash", "read"} <= offered
 
 
-@pytest.mark.parametrize("count", [1, 2_000])
-async def test_others_do_not_wait_while_thousands_of_rules_are_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+@pytest.mark.parametrize(
+    ("permission", "count", "asked", "is_quick"),
+    [
+        ("bash", 1, bash("run0 abc"), False),
+        ("glob", 1, call("glob", pattern="run0 abc"), True),
+        ("glob", 2_000, call("glob", pattern="run0 abc"), False),
+        ("glob", 50, call("glob", pattern=f"run0 abc{'x' * 10_000}"), False),
+    ],
+)
+async def test_others_do_not_wait_while_rules_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, permission: str, count: int, asked: Any, is_quick: bool
 ) -> None:
+    """A long value, or thousands of rules; a shell command of 300 bytes can have 10,000 spellings."""
     decide, threads = service.decide_permission, list[threading.Thread]()
 
     def noting(*given: Any) -> Any:
@@ -132,11 +141,11 @@ async def test_others_do_not_wait_while_thousands_of_rules_are_evaluated(
         return decide(*given)
 
     monkeypatch.setattr(service, "decide_permission", noting)
-    many = {"permission": {"bash": {f"run{number} a?c": "deny" for number in range(count)}}}
-    async with talking(tmp_path, config=many, turns=[[bash("run0 abc")], [say()]]) as (app, session):
+    rules = {"*0 ab?*": "deny", **{f"run{number} a?c": "deny" for number in range(1, count)}}
+    async with talking(tmp_path, config={"permission": {permission: rules}}, turns=[[asked], [say()]]) as (app, session):
         await app.prompt(session, "Go")
         assert "permission rule forbids" in (await states(app, session))[0]["error"]
-    assert all((thread is threading.main_thread()) == (count == 1) for thread in threads) and threads
+    assert all((thread is threading.main_thread()) == is_quick for thread in threads) and threads
 
 
 async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:

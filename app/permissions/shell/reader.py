@@ -95,7 +95,7 @@ class ShellReader:
         root = syntax.parse(script)
         if root is None:
             return False
-        self._findings.count(root.descendant_count)
+        self._findings.count(root.descendant_count + script.count("/"))
         self._variables.count(root)
         for text in syntax.loose_texts(root):
             self._findings.add_loose(text)

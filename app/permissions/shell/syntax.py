@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
-MAX_CHARACTERS = 512 * 1024
+MAX_CHARACTERS = 128 * 1024
+"""Linux starts no program with a longer argument."""
 MAX_NODES = 10_000
 _TIMEOUT_SECONDS = 0.5
 _WORDS = """word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion regex
 process_substitution command_substitution arithmetic_expansion brace_expression extglob_pattern"""
 WORDS = frozenset(_WORDS.split())
-_RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
-"""The characters by which `words.py` marks quoted and unknown text."""
+_RESERVED_CHARACTERS = re.compile("[\0\ue000-\ue07f\uf8ff]")
+"""The characters by which `words.py` marks quoted and unknown text; and NUL, which no command may have, and of which 100,000
+would take the parser minutes and 5 GB, whatever its timeout."""
 _CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 _FALSE_BLANK = re.compile(rb"[\v\f]|\r(?!\n)")

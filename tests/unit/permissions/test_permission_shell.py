@@ -108,6 +108,8 @@ def test_always_allows_no_more_than_was_asked_for_and_seen(asked: list[str], all
 def test_spellings_put_options_in_any_order() -> None:
     assert {"rm -rf x", "rm -r -f x", "rm -f -r x", "rm -f x"} <= set(spellings(["/bin/rm", "x", "-fr"]))
     assert "git push --force origin" in spellings(["git", "-C", "a", "push", "origin", "-f"])
+    many = spellings(["rm", "-r", "-f", *"xy" * 200, "z" * 10_000])
+    assert any(text.startswith("rm -rf x y ") for text in many) and sum(map(len, many)) < 100_000, "what is behind is left out"
 
 
 def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
@@ -126,20 +128,22 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
     [
         ("(" * 10_000 + "rm x", ")", 10_000),
         *(("", piece, times) for piece, times in (("<", 60_000), ('"$(', 20_000), ("a;", 100_000), ("env ", 20_000))),
-        *(("", "a=1;", 50_000), ("rm ", "a ", 500_000), ("rm ", "{", 100_000), ("cat ", "{a,b}", 5_000), ("cat ", "*/", 2_000)),
+        *(("", "a=1;", 25_000), ("rm ", "a ", 60_000), ("rm ", "{", 100_000), ("cat ", "{a,b}", 5_000), ("cat ", "*/", 2_000)),
         ("cat " + "{" * 3_000 + "a," * 3_000 + "b /c", "d", 1),
         ("sed '" + "\n" * 40_000 + "' /", "x", 1),
-        ("sed '" + "s\\a" * 100_000 + "' /", "x", 1),
+        ("sed '" + "s\\a" * 40_000 + "' /", "x", 1),
         ("sed '" + "".join(f"s{chr(0x4E00 + at)}" for at in range(20_000)) + "' /", "x", 1),
-        ("python -c '\"" + " " * 150_000 + "' /", "x", 1),
-        ("x=\"'" + "\\`" * 200_000 + '"; cat /', "x", 1),
+        ("python -c '\"" + " " * 120_000 + "' /", "x", 1),
+        ("x=\"'" + "\\`" * 60_000 + '"; cat /', "x", 1),
+        ("echo ", "\0", 30_000),
+        ("cat a@/", "a@/", 43_000),
     ],
 )
 def test_hostile_commands_are_bounded(start: str, piece: str, times: int, tmp_path: Path) -> None:
     command = start + piece * times
     started = time.process_time()
     analysis = read(command, tmp_path)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 3
     assert analysis.unparsable or analysis.outside or "*" in command
 
 
