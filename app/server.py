@@ -98,9 +98,7 @@ class ServerStopping(ServiceError):
     status = 503
     name = "ServerStoppingError"
     retry_after: ClassVar[int] = 5
-
-    def __init__(self) -> None:
-        super().__init__("The server is stopping and takes no new work. Nothing was stored: send this again when it is back.")
+    text = "The server is stopping and takes no new work. Nothing was stored: send this again when it is back."
 
 
 class Draining:

@@ -31,17 +31,13 @@ PRINCIPAL = "opensession.principal"
 class ReadOnly(ServiceError):
     status = 403
     name = "ReadOnlyError"
-
-    def __init__(self) -> None:
-        super().__init__("This login may read and change nothing: it is a viewer's, or its token is read-only.")
+    text = "This login may read and change nothing: it is a viewer's, or its token is read-only."
 
 
 class AdminsOnly(ServiceError):
     status = 403
     name = "AdminsOnlyError"
-
-    def __init__(self) -> None:
-        super().__init__("Only an admin of this server may do this.")
+    text = "Only an admin of this server may do this."
 
 
 class RateLimited(TooMany):

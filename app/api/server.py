@@ -130,8 +130,7 @@ async def prune(app: AppServices, body: PruneInput) -> Response:
 
 
 class MetricsOff(NotFound):
-    def __init__(self) -> None:
-        super().__init__("This server keeps no metrics: start it with OPENSESSION_METRICS=true.")
+    text = "This server keeps no metrics: start it with OPENSESSION_METRICS=true."
 
 
 _METRICS = documented(403, 404)

@@ -40,9 +40,7 @@ PtyIdPath = Annotated[str, Path(alias="ptyID", pattern="^pty")]
 class UpgradeRequired(ServiceError):
     status = 426
     name = "UpgradeRequiredError"
-
-    def __init__(self) -> None:
-        super().__init__("Connect to a terminal with a WebSocket.")
+    text = "Connect to a terminal with a WebSocket."
 
 
 class UnknownPtyError(NotFoundError):

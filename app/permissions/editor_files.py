@@ -20,9 +20,7 @@ LINGER_SECONDS = 2.0
 class EditorsReleased(ServiceError):
     status = 503
     name = "EditorsReleasedError"
-
-    def __init__(self) -> None:
-        super().__init__("The server stops: wait for files again when it is back.")
+    text = "The server stops: wait for files again when it is back."
 
 
 @dataclass

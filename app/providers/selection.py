@@ -52,11 +52,7 @@ class ProviderModelNotFoundError(ServiceError):
 class NoProviderError(ServiceError):
     status = 400
     name = "NoProviderError"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "No provider is connected: set an API key, PUT one to /auth/{providerID}, or configure one in opencode.json."
-        )
+    text = "No provider is connected: set an API key, PUT one to /auth/{providerID}, or configure one in opencode.json."
 
 
 def parse_model(name: str) -> ModelRef:

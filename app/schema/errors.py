@@ -114,18 +114,20 @@ def unknown(message: str) -> UnknownError:
 
 
 class ServiceError(Exception):
-    """A request that cannot be answered as asked. `message` says what to do; `data` is rendered beside it."""
+    """A request that cannot be answered as asked. `message` says what to do; without one it is the class's `text`. `data` is
+    rendered beside it."""
 
     status: ClassVar[int] = 500
     name: str = "UnknownError"
+    text: ClassVar[str] = ""
     tag: str | None = None
     is_logged: ClassVar[bool] = False
     """Whether it is logged where it is found, and so not again with each request that it fails."""
 
-    def __init__(self, message: str, **data: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.data = {"message": message, **{key: value for key, value in data.items() if value is not None}}
+    def __init__(self, message: str | None = None, **data: Any) -> None:
+        self.message = self.text if message is None else message
+        super().__init__(self.message)
+        self.data = {"message": self.message, **{key: value for key, value in data.items() if value is not None}}
 
     def body(self) -> dict[str, Any]:
         tagged = {"_tag": self.tag, **self.data} if self.tag else {}

@@ -45,9 +45,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 class SharingDisabled(ServiceError):
     status = 403
     name = "SharingDisabledError"
-
-    def __init__(self) -> None:
-        super().__init__('Sharing is turned off here, by `"share": "disabled"` in opencode.json or by OPENCODE_DISABLE_SHARE.')
+    text = 'Sharing is turned off here, by `"share": "disabled"` in opencode.json or by OPENCODE_DISABLE_SHARE.'
 
 
 def may_share(config: Config, flags: Flags) -> bool:

@@ -31,9 +31,7 @@ _PATHS = {
 class ControlEnded(ServiceError):
     status = 503
     name = "ControlEndedError"
-
-    def __init__(self) -> None:
-        super().__init__("The directory was closed, or the server stops: fetch again.")
+    text = "The directory was closed, or the server stops: fetch again."
 
 
 class ControlQueue:

@@ -38,9 +38,7 @@ PAGE_MESSAGES = 20
 class NoRoomToExport(ServiceError):
     status = 507
     name = "StorageQuotaError"
-
-    def __init__(self) -> None:
-        super().__init__("The disk of the data directory has no room for the export. Nothing was written.")
+    text = "The disk of the data directory has no room for the export. Nothing was written."
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,7 @@ class SignInResult(Wire):
 
 
 class NoSignIn(NotFound):
-    def __init__(self) -> None:
-        super().__init__("No sign-in waits for this; it may have taken too long. Start it again.")
+    text = "No sign-in waits for this; it may have taken too long. Start it again."
 
 
 async def start(servers: McpServers, name: str, of_server: str) -> str:

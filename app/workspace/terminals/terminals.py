@@ -44,8 +44,7 @@ class PtyForbidden(ServiceError):
 
 
 class TerminalsOff(PtyForbidden):
-    def __init__(self) -> None:
-        super().__init__("This server has no terminals (OPENSESSION_TERMINALS=off).")
+    text = "This server has no terminals (OPENSESSION_TERMINALS=off)."
 
 
 class NotTheirTerminal(PtyForbidden):
