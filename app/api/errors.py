@@ -81,6 +81,7 @@ _ERRORS: dict[int, tuple[str, type[Wire]]] = {
 
 
 def documented(*statuses: int) -> Responses:
+    """The error answers that a route of the first API gives, for the API's description."""
     return {status: described_answer(*_ERRORS[status]) for status in statuses}
 
 
@@ -127,7 +128,7 @@ _WRONG_INPUT = "`kind`: the part of the request that is wrong. `field`: the fiel
 
 
 def described(*tags: str) -> Responses:
-    """The error answers that a route gives, for the API's description; any route may also answer 400 or 401."""
+    """The same for a route of the second API, any of which may also answer 400 or 401."""
     found: dict[int, list[type[Wire]]] = {}
     for tag in ("InvalidRequestError", "UnauthorizedError", *tags):
         found.setdefault(_TAGGED[tag][0], []).append(_described_tag(tag))

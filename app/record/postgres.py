@@ -54,7 +54,7 @@ class Reconnecting:
         """Raises OutcomeUnknown."""
         deadline = time.monotonic() + RECONNECT_SECONDS
         while True:
-            committing: list[int | None] = []
+            committing: list[int | None] = []  # the transaction's number, once it is to be committed
             try:
                 with self._engine.begin() as connection:
                     result = work(connection)

@@ -120,37 +120,37 @@ class EditorAgent:
     async def new_session(
         self, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
     ) -> schema.NewSessionResponse:
-        directory = await self._allowed(cwd, mcp_servers)
+        directory = await self._require_directory(cwd, mcp_servers)
         info = await (await self._server.api()).post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
-        session = await self._opened(info, mcp_servers)
+        session = await self._open(info, mcp_servers)
         return schema.NewSessionResponse(session_id=session.id, **_session_choices(session))
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: McpServerList = None, additional_directories: Any = None, **_: Any
     ) -> schema.LoadSessionResponse:
-        session = await self._reopened(cwd, session_id, mcp_servers, replays=True)
+        session = await self._reopen(cwd, session_id, mcp_servers, replays=True)
         return schema.LoadSessionResponse(**_session_choices(session))
 
     async def resume_session(
         self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
     ) -> schema.ResumeSessionResponse:
-        session = await self._reopened(cwd, session_id, mcp_servers)
+        session = await self._reopen(cwd, session_id, mcp_servers)
         return schema.ResumeSessionResponse(**_session_choices(session))
 
     async def fork_session(
         self, session_id: str, cwd: str, additional_directories: Any = None, mcp_servers: McpServerList = None, **_: Any
     ) -> schema.ForkSessionResponse:
-        await self._allowed(cwd, mcp_servers)
-        info = await self._stored(session_id)
+        await self._require_directory(cwd, mcp_servers)
+        info = await self._read_session(session_id)
         forked = await (await self._server.api()).post(f"/session/{session_id}/fork", {}, directory=info["directory"])
-        session = await self._opened(forked, mcp_servers)
+        session = await self._open(forked, mcp_servers)
         return schema.ForkSessionResponse(session_id=session.id, **_session_choices(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> schema.ListSessionsResponse:
         """Newest first. The cursor is the time when the last session of a page was updated."""
         if cursor is not None and not cursor.isdecimal():
             raise RequestError.invalid_params({"details": f"{cursor} is no cursor of a list of sessions"})
-        directory = {"directory": await self._allowed(cwd)} if cwd else {}
+        directory = {"directory": await self._require_directory(cwd)} if cwd else {}
         before = {"cursor": cursor} if cursor else {}
         found = await (await self._server.api()).get("/experimental/session", roots="true", limit=PAGE, **directory, **before)
         following = str(found[-1]["time"]["updated"]) if len(found) >= PAGE else None
@@ -179,7 +179,7 @@ class EditorAgent:
             if error.code != NOT_FOUND:
                 raise
 
-    async def _allowed(self, cwd: str, mcp_servers: McpServerList = None) -> str:
+    async def _require_directory(self, cwd: str, mcp_servers: McpServerList = None) -> str:
         """The directory as the server names it. Raises RequestError."""
         for server in mcp_servers or ():
             mcp_config(server)
@@ -187,17 +187,17 @@ class EditorAgent:
             raise RequestError.invalid_params({"details": f"cwd must be an absolute path, and {cwd} is not"})
         return str((await (await self._server.api()).get("/path", directory=cwd))["directory"])
 
-    async def _stored(self, session_id: str) -> Json:
+    async def _read_session(self, session_id: str) -> Json:
         if not session_id.startswith("ses"):
             raise RequestError(NOT_FOUND, f"There is no session {session_id}")
         return dict(await (await self._server.api()).get(f"/session/{session_id}"))
 
-    async def _reopened(self, cwd: str, session_id: str, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
+    async def _reopen(self, cwd: str, session_id: str, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
         """A session works where it was created, wherever the editor is."""
-        await self._allowed(cwd, mcp_servers)
-        return await self._opened(await self._stored(session_id), mcp_servers, replays=replays)
+        await self._require_directory(cwd, mcp_servers)
+        return await self._open(await self._read_session(session_id), mcp_servers, replays=replays)
 
-    async def _opened(self, info: Json, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
+    async def _open(self, info: Json, mcp_servers: McpServerList, *, replays: bool = False) -> EditorSession:
         """Its events wait until the session has been read. One that cannot be opened is not open."""
         directory = info["directory"]
         api = await self._server.api()
@@ -287,7 +287,7 @@ class EditorAgent:
         if session_id in self._roots:
             return
         try:
-            info = await self._stored(session_id)
+            info = await self._read_session(session_id)
         except RequestError as error:
             if error.code != NOT_FOUND:
                 raise
