@@ -45,7 +45,7 @@ class UnreadableSource(Exception):
 async def read_source(source: str, requests: PinnedRequests, max_bytes: int) -> bytes:
     """`source` is a path, `-` or an address. Raises UnreadableSource."""
     if source.lower().startswith(("http://", "https://")):
-        return await _fetched(source, requests, max_bytes)
+        return await _fetch(source, requests, max_bytes)
     if source == STDIN:
         return await asyncio.to_thread(_bounded, sys.stdin.buffer, "Standard input", max_bytes)
     return await asyncio.to_thread(_file, source, max_bytes)
@@ -66,7 +66,7 @@ def _bounded(stream: BinaryIO, name: str, max_bytes: int) -> bytes:
     return body
 
 
-async def _fetched(url: str, requests: PinnedRequests, max_bytes: int) -> bytes:
+async def _fetch(url: str, requests: PinnedRequests, max_bytes: int) -> bytes:
     link = _SHARE_LINK.fullmatch(url)
     try:
         async with asyncio.timeout(FETCH_SECONDS):

@@ -65,12 +65,12 @@ class FollowedTurn:
     async def _state(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool], seconds: float | None) -> Json:
         try:
             async with asyncio.timeout(seconds):
-                asked = await self._followed(events, is_over)
+                asked = await self._follow(events, is_over)
         except TimeoutError:
             return {"sessionID": self._id, "state": "running"}
         return {"sessionID": self._id, "state": "asking", **asked} if asked else await self._ended()
 
-    async def _followed(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
+    async def _follow(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
         """Follows the turn until it asks the user something or is over. Returns what it asks; empty when it is over."""
         asked = await self._waiting_requests()
         while not asked:

@@ -74,7 +74,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
             async with asyncio.timeout(seconds):
                 page = await fetch(self._requests, args.url, headers, MAX_BYTES)
                 text = await asyncio.to_thread(_decode, page)
-                output = await _converted(text, args.format) if args.format != "html" and _is_html(page) else text
+                output = await _convert(text, args.format) if args.format != "html" and _is_html(page) else text
         except TimeoutError:
             raise ToolTimeout(f"{args.url} did not answer within {seconds:g} seconds") from None
         except (FetchFailed, AddressDenied) as error:
@@ -82,7 +82,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
 
-async def _converted(html: str, wanted: PageFormat) -> str:
+async def _convert(html: str, wanted: PageFormat) -> str:
     """Ends with the time of the call, however long the parser would take. Raises ToolError."""
     program = Program([sys.executable, "-I", page_text.__file__, wanted], Path("/"), environment.minimal())
     child = await process.spawn(program, processes.new_mark(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL)

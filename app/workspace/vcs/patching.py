@@ -66,21 +66,21 @@ async def apply_patch(allowed: AllowedPaths, patch: str, live: LiveSessions, loc
     names = [name for name in _candidates(data) if _is_below(name, allowed)]
     async with locks.hold_all(checkout.path / name for name in names):
         before = await asyncio.to_thread(_read, checkout, names)
-        after = await _patched(sandbox, allowed.location.git, before, data)
+        after = await _apply_with_line_ends(sandbox, allowed.location.git, before, data)
         changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         _require_touchable(changed, names, allowed)
         await text_file.finish_in_thread(_write, checkout, changed, before, after)
 
 
-async def _patched(sandbox: Sandbox, git: Git | None, before: _FileStates, patch: bytes) -> _FileStates:
+async def _apply_with_line_ends(sandbox: Sandbox, git: Git | None, before: _FileStates, patch: bytes) -> _FileStates:
     """The files after the patch, with the line ends of the checkout. Raises PatchRefused."""
     try:
-        return await _applied(sandbox, before, patch)
+        return await _run_git_apply(sandbox, before, patch)
     except PatchRefused:
         converted = await _checked_out_with_crlf(git, before)
         if not converted:
             raise
-    after = await _applied(sandbox, _with_line_ends(before, converted, b"\n"), patch)
+    after = await _run_git_apply(sandbox, _with_line_ends(before, converted, b"\n"), patch)
     return _with_line_ends(after, converted, b"\r\n")
 
 
@@ -151,7 +151,7 @@ def _state(path: Path, root: HeldDirectory, max_bytes: int = MAX_TOUCHED_BYTES) 
     return _FileState(data, bool(status.st_mode & stat.S_IXUSR))
 
 
-async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[str, _FileState]:
+async def _run_git_apply(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[str, _FileState]:
     """The files after the patch. Raises PatchRefused."""
     with tempfile.TemporaryDirectory(prefix="opensession-patch-") as folder:
         await asyncio.to_thread(_put, Path(folder), files)
