@@ -174,7 +174,7 @@ def rule_states(rules: Iterable[str]) -> dict[str, PathState | None]:
     return {path: path_state(path, follow_symlinks=True) for path in rules}
 
 
-def searched(worktree: str, covered: str, ignored: Collection[str]) -> tuple[list[str], list[str]] | None:
+def searched_places(worktree: str, covered: str, ignored: Collection[str]) -> tuple[list[str], list[str]] | None:
     """Where a snapshot looks for files: all directories of `covered` except the `ignored` ones, and those above it up to the
     worktree; and the ignore rules that it finds there. None for too many, and if a repository is inside, into whose `.git` git
     looks, too. Raises OSError."""

@@ -30,7 +30,7 @@ from app.project.snapshot.capture import (
     path_state,
     placeholder_reason,
     rule_states,
-    searched,
+    searched_places,
 )
 from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
 from app.project.snapshot.repository import ALL_FILES, Repository, Signature
@@ -351,7 +351,7 @@ class Snapshots:
 
     def _take_stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
         """Raises OSError."""
-        found = searched(str(self._worktree), str(self._directory), ignored)
+        found = searched_places(str(self._worktree), str(self._directory), ignored)
         if found is None:
             return None
         folders, inner_rules = found

@@ -47,7 +47,7 @@ class Housekeeping:
     def start(self) -> None:
         for seconds, work, what in (
             (SECOND, self.branches.check_all, "looking for other branches"),
-            (SECOND, self.user_changes.look, "looking for users who were changed"),
+            (SECOND, self.user_changes.poll, "looking for users who were changed"),
             (MINUTE, self.replay.trim, "trimming the event journal"),
             (min(MINUTE, self.idle_seconds), self.evict, "closing idle directories"),
             (QUARTER_HOUR, self.replicas.forget_dead, "forgetting dead servers"),

@@ -27,7 +27,7 @@ class UserChanges:
         """The users before each change."""
         users.on_change = self._unfollowed.append
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Call it each second: a change is seen when the users are read."""
         if self._users.exist() or self._unfollowed:
             await self._users.all()
