@@ -1,11 +1,17 @@
 """The tool by which a model gives a structured answer: an object that fits the JSON schema in its prompt's `format`.
 
-Patterns and formats of texts are shown to the model and not checked: matching a client's pattern could take for ever.
+Patterns and formats of texts are shown to the model and not checked: matching a client's pattern could take for ever. So could
+references and alternatives, which multiply: a check has SECONDS.
 """
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
+
+import orjson
 
 from app.tools.base import Arguments, ExternalTool, ToolContext, ToolError, ToolResult
 
@@ -17,6 +23,10 @@ _DESCRIPTION = (
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 MAX_PROBLEM_CHARACTERS = 500
+SECONDS = 2.0
+"""Of the processor, for the check of a schema or an answer."""
+_UNTIL: ContextVar[float] = ContextVar("_UNTIL")
+"""The thread's time at which the present check is given up."""
 
 Schema = dict[str, Any]
 
@@ -36,7 +46,7 @@ class StructuredOutputTool(ExternalTool):
         self._accept = accept
 
     async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
-        if problem := misfit(self.schema, args.root):
+        if problem := await asyncio.to_thread(misfit, self.schema, args.root):
             raise ToolError(f"The answer does not fit the schema: {problem}. Correct it, and call {STRUCTURED_OUTPUT} again.")
         self._accept(args.root)
         return ToolResult("Structured Output", "The answer was accepted.", {"valid": True})
@@ -46,7 +56,10 @@ def misfit(schema: Schema, answer: dict[str, Any]) -> str | None:
     """Where and why an answer does not fit; None if it does."""
     from jsonschema.exceptions import best_match
 
-    error = best_match(_validator(schema).iter_errors(answer))
+    try:
+        error = best_match(_validator(schema).iter_errors(answer))
+    except UnusableSchema as unusable:
+        return str(unusable)
     return None if error is None else f"{error.json_path}: {error.message[:MAX_PROBLEM_CHARACTERS]}"
 
 
@@ -115,12 +128,33 @@ def _validator(schema: Schema) -> Any:
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    kind = _without_patterns(validator_for(schema, default=Draft202012Validator))
+    kind = _bounded(validator_for(schema, default=Draft202012Validator))
+    _UNTIL.set(time.thread_time() + SECONDS)
     return kind(schema, registry=Registry())  # an empty one, so nothing is fetched
 
 
 @cache
-def _without_patterns(kind: Any) -> Any:
+def _bounded(kind: Any) -> Any:
     from jsonschema.validators import extend
 
-    return extend(kind, {"pattern": lambda *_: ()})
+    checks = {**kind.VALIDATORS, "pattern": lambda *_: (), "uniqueItems": _repeated_items}
+    return extend(kind, {name: _timed(check) for name, check in checks.items()})
+
+
+def _timed(check: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(*args: Any) -> Any:
+        if time.thread_time() > _UNTIL.get():
+            raise UnusableSchema(f"It takes more than {SECONDS:g} s to check: what this schema refers to multiplies")
+        return check(*args)
+
+    return timed
+
+
+def _repeated_items(validator: Any, is_wanted: bool, items: Any, schema: Any) -> Iterator[Exception]:
+    """The library's own check takes time by the square of their number."""
+    from jsonschema.exceptions import ValidationError
+
+    if is_wanted and isinstance(items, list):
+        different = {orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in items}
+        if len(different) < len(items):
+            yield ValidationError("the items are not all different")

@@ -87,6 +87,8 @@ def of_n(**schema: Any) -> dict[str, Any]:
     return {**FORMAT, "schema": {"properties": {"n": schema}}}
 
 
+DOUBLED = {str(at): {"anyOf": [{"$ref": f"#/$defs/{at + 1}"}] * 2} for at in range(60)}
+
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"type": "json_schema"}, ["json_schema", "schema"]),
     ({"type": "yaml"}, []),
@@ -99,6 +101,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     *(({**FORMAT, "schema": {"$ref": f"#/required/{at}", "required": ["n"]}}, ["schema"]) for at in ("n", "0", "0/n")),
     ({**FORMAT, "schema": {"$ref": "#"}}, ["schema"]),
     ({**FORMAT, "schema": {"patternProperties": {"(a+)+$": {}}}}, ["schema", "patternProperties"]),
+    ({**FORMAT, "schema": {"$ref": "#/$defs/0", "$defs": {**DOUBLED, "60": False}}}, ["schema"]),
     ({**FORMAT, "retryCount": -1}, ["json_schema", "retryCount"]),
     ({**FORMAT, "retryCount": 1000}, ["retryCount"]),
 ]
@@ -125,6 +128,22 @@ async def test_a_schema_refers_within_itself_and_its_patterns_bind_the_model_alo
     answer = await app.prompt(session, "A tree", format={"type": "json_schema", "schema": schema})
     assert answer["info"]["structured"] == {"tree": tree}
     assert len(requests(app)) == 2
+
+
+async def test_an_answer_is_checked_in_bounded_time(app: RunningApp, session: str) -> None:
+    """What a schema refers to multiplies with the depth of the answer; the library compares each item with all others."""
+    node = {"$ref": "#/$defs/node"}
+    many = {"uniqueItems": True}
+    schema = {"properties": {"deep": node, "many": many}, "$defs": {"node": {"properties": {"deep": {"allOf": [node, node]}}}}}
+    deep: dict[str, Any] = {}
+    for _ in range(40):
+        deep = {"deep": deep}
+    items = [{"n": number} for number in range(5_000)]
+    app.provider.add([answering(deep=deep)], [answering(many=[*items, {"n": 0}])], [answering(many=items)])
+    answer = await app.prompt(session, "Much", format={**FORMAT, "schema": schema})
+    assert answer["info"]["structured"] == {"many": items}
+    errors = [part["state"]["error"] for message in (await app.messages(session))[1:3] for part in tools(message)]
+    assert "more than 2 s" in errors[0] and "not all different" in errors[1]
 
 
 async def test_a_prompt_sent_again_gets_the_same_answer_and_with_another_format_a_conflict(app: RunningApp, session: str) -> None:

@@ -63,7 +63,7 @@ class Intake:
         for part in prompt.parts:
             check_part_size(part, self._most_bytes)
         check_part_ids(prompt)
-        check_format(prompt)
+        await check_format(prompt)
         content = content or content_hash(prompt)
         if await self.is_known(prompted.session.id, prompt.message_id, content):
             return PreparedPrompt(prompt, content, None)
@@ -216,14 +216,14 @@ def check_part_ids(prompt: PromptInput) -> None:
         seen |= {part.id} if part.id else set()
 
 
-def check_format(prompt: PromptInput) -> None:
+async def check_format(prompt: PromptInput) -> None:
     """Raises BadRequest."""
     if not isinstance(prompt.format, JsonSchemaFormat):
         return
     if (prompt.format.retry_count or 0) > MAX_RETRIES:
         raise BadRequest(f"retryCount is at most {MAX_RETRIES}", ["format", "retryCount"], prompt.format.retry_count)
     try:
-        check_schema(prompt.format.schema_)
+        await asyncio.to_thread(check_schema, prompt.format.schema_)
     except UnusableSchema as error:
         raise BadRequest(str(error), ["format", "schema", *error.path], prompt.format.wire()) from error
 
