@@ -37,7 +37,8 @@ PAUSE_SECONDS = 0.3
 MAX_REMEMBERED = 10_000
 """How many sessions are remembered so that their title is not requested again."""
 _MAX_ATTEMPTS = 3
-_THINKING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.DOTALL)
+"""Also without an end: a hostile answer may have any number of such beginnings."""
 
 
 class Titles:

@@ -18,6 +18,7 @@ from app.turn.titles import MAX_LENGTH, title_context, title_from_answer
         ("", None),
         (" \n\t\n", None),
         ("<think>only thoughts</think>", None),
+        pytest.param("<think>" * 100_000, None, id="thoughts without an end, in the time of reading them"),
         ("x" * MAX_LENGTH, "x" * MAX_LENGTH),
         ("x" * (MAX_LENGTH + 1), "x" * (MAX_LENGTH - 3) + "..."),
     ],
