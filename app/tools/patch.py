@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.tools import replace
-from app.tools.replace import with_newlines
+from app.tools.replace import JoinedLines, with_newlines
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 _END_OF_FILE = "*** End of File"
 _HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*)\n\2\s*\Z", re.DOTALL)
+
+_MAX_SEARCHED = 10_000_000_000
+"""Characters of a file, times the pieces of a patch that are looked for in it."""
 
 _TYPOGRAPHIC = str.maketrans(
     {
@@ -158,6 +160,8 @@ class _PatchParser:
 def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
     """The updated text. Kept lines stay as they are in the file. Added lines take the file's line ending; a chunk of added lines
     alone goes to the end of the file. Raises PatchError if a chunk is not found; `name` is the file's name in the error."""
+    if len(content) * sum(1 + len(chunk.contexts) for chunk in chunks) > _MAX_SEARCHED:
+        raise PatchError(f"{name} is too large for a patch in so many pieces")
     ending = "\r\n" if content.count("\r\n") * 2 > content.count("\n") else "\n"
     unterminated = content != "" and not content.endswith("\n")
     lines = with_newlines(content + ending if unterminated else content)
@@ -197,7 +201,7 @@ class _PatchedText:
     def __init__(self, name: str, lines: list[str]) -> None:
         self._name = name
         self._lines = lines
-        self._seen_through: dict[Callable[[str], str], list[str]] = {}
+        self._seen_through: dict[Callable[[str], str], JoinedLines] = {}
 
     def below(self, contexts: Sequence[str], start: int) -> int:
         """The line after the last of the contexts."""
@@ -223,16 +227,14 @@ class _PatchedText:
         tail = len(self._lines) - len(wanted)
         for normalise in _LOOSER:
             ours, theirs = self._normalised_lines(normalise), [normalise(line) for line in wanted]
-            if at_end and tail >= start and ours[tail:] == theirs:
-                return tail
-            found = next(replace.runs(ours, theirs, start), None)
-            if found is not None:
-                return found
+            for first in [tail, start] if at_end and tail >= start else [start]:
+                if (found := next(ours.runs(theirs, first), None)) is not None:
+                    return found
         return None
 
-    def _normalised_lines(self, normalise: Callable[[str], str]) -> list[str]:
+    def _normalised_lines(self, normalise: Callable[[str], str]) -> JoinedLines:
         if normalise not in self._seen_through:
-            self._seen_through[normalise] = [normalise(line) for line in self._lines]
+            self._seen_through[normalise] = JoinedLines([normalise(line) for line in self._lines])
         return self._seen_through[normalise]
 
 

@@ -34,12 +34,21 @@ def with_newlines(text: str) -> list[str]:
     return [line + "\n" for line in whole] + ([rest] if rest else [])
 
 
-def runs(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> Iterator[int]:
-    """Every index from `start` at which `wanted` (at least one line) occurs in `lines`."""
-    first = wanted[0]
-    for index in range(start, len(lines) - len(wanted) + 1):
-        if lines[index] == first and lines[index : index + len(wanted)] == wanted:
-            yield index
+class JoinedLines:
+    """Lines without newlines, in which others are found. One text is searched: line by line, equal lines take time by the square
+    of their number."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._text = "\n".join(["", *lines, ""])
+        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def runs(self, wanted: Sequence[str], start: int = 0) -> Iterator[int]:
+        """Every index from `start`, which is one of the lines, at which `wanted` (at least one line) occurs."""
+        sought = "\n".join(["", *wanted, ""])
+        at = self._text.find(sought, self._starts[start])
+        while at >= 0:
+            yield bisect_left(self._starts, at)
+            at = self._text.find(sought, at + 1)
 
 
 def blocks(keys: Sequence[str], wanted: str, count: int, separator: str) -> Iterator[int]:
@@ -146,7 +155,7 @@ def exact(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
     """Blocks whose lines are equal except for leading and trailing whitespace."""
-    for start in runs(haystack.trimmed, needle.trimmed):
+    for start in JoinedLines(haystack.trimmed).runs(needle.trimmed):
         yield haystack.block(start, len(needle), needle)
 
 

@@ -122,3 +122,18 @@ def test_many_chunks_of_a_long_file() -> None:
     start = time.process_time()
     assert updated(content, *lines).count("changed\n") == 1_000
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["@@", *["-a"] * 100_000, "-b"], "not found"),
+        (["@@ a", "+x"] * 30_000, "so many pieces"),
+    ],
+)
+def test_no_patch_hangs(lines: list[str], message: str) -> None:
+    """Equal lines, and many pieces, would take minutes."""
+    start = time.process_time()
+    with pytest.raises(PatchError, match=message):
+        updated("z\n" * 200_000 + "a\n" * 200_000, *lines)
+    assert time.process_time() - start < 10
