@@ -34,14 +34,14 @@ T = TypeVar("T")
 def failures_as_sentences() -> Iterator[None]:
     """Prints an error of the database, or why a required sandbox does not work, as one sentence without a traceback."""
     from app.project.sandbox.machine import SandboxUnusable
-    from app.record.engine import DatabaseUnusable, StorageError
+    from app.record.engine import DatabaseUnusable, StorageError, words_of
 
     try:
         yield
     except (DatabaseUnusable, SandboxUnusable) as error:
         fail(str(error))
     except StorageError as error:
-        fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
+        fail(f"The database cannot be used: {words_of(error)}")
 
 
 def settings(**options: Any) -> Settings:

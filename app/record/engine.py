@@ -94,6 +94,12 @@ _STEP_PAGES = 256
 _BUSY_TIMEOUT_MS = 15_000
 
 
+def words_of(error: StorageError) -> str:
+    """The database's own. SQLite needs room on the disk to read what a killed server has left, and does not say so."""
+    words = str(getattr(error, "orig", None) or error)
+    return f"{words} (is its disk full?)" if words == "disk I/O error" else words
+
+
 class DatabaseUnusable(Exception):
     """The server cannot run on the configured database. The message says what to do."""
 

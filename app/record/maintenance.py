@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import orjson
 from sqlalchemy import Engine, delete, func, select, text, update
+from sqlalchemy.exc import OperationalError
 
 from app.record import tables
-from app.record.engine import Connection, StorageError, has_reset_bug, make_engine, single_write, transaction
+from app.record.engine import Connection, StorageError, has_reset_bug, make_engine, single_write, transaction, words_of
 from app.record.migrate import HEAD, revision, unknown_schema, upgrade
 from app.record.repositories import webhook_rows, work_rows
 from app.record.repositories.work_rows import now_ms, replicas
@@ -114,7 +115,8 @@ def check(engine: Engine) -> list[Finding]:
         with transaction(engine) as connection:
             return list(_findings(engine, connection))
     except StorageError as error:
-        return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
+        advice = "" if isinstance(error, OperationalError) else " Restore a backup."
+        return [Finding(SUBJECT, "fault", f"cannot be read: {words_of(error)}.{advice}")]
 
 
 def _webhook_findings(connection: Connection) -> Iterator[Finding]:

@@ -111,6 +111,25 @@ async def test_what_is_no_row_and_does_not_fit_on_the_disk_is_refused_and_leaves
     assert "Traceback" not in servers.log
 
 
+async def test_a_full_disk_is_named_where_the_database_cannot_even_be_read(servers: Servers) -> None:
+    """SQLite needs room to read what a killed server has left."""
+    servers.play([[say("First.")]])
+    async with servers.start() as client:
+        await client.prompt(await client.session())
+    (servers.data / "opensession.db-shm").unlink()
+    filler = fill(servers.data)
+    environment = clean_environment(servers.base / "home", OPENSESSION_DATA_DIR=str(servers.data), PYTHONPATH=str(ROOT))
+    for arguments in (["serve", "--port", str(free_port())], ["doctor"]):
+        command = [sys.executable, "-m", "app.cli", *arguments]
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120, "check": False}
+        failed = subprocess.run(command, cwd=servers.workspace, env=environment, **options)
+        assert failed.returncode == 1 and "is its disk full?" in failed.stdout + failed.stderr
+        assert "backup" not in failed.stdout + failed.stderr
+    filler.unlink()
+    async with servers.start() as client:
+        assert len(await client.get("/session")) == 1
+
+
 @pytest.mark.parametrize("kind", ["read-only file system", "not a directory"])
 async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
     tmp_path: Path, figure: Figure, kind: str, request: pytest.FixtureRequest
