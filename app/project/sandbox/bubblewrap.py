@@ -106,14 +106,14 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
 def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
     """By destination; a later entry replaces an earlier one."""
     shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write, *(name for _, name in scope.spellings))
-    own = {machine.home: "home", Path("/tmp"): "tmp", Path("/var/tmp"): "tmp"}
+    own = machine.own
     return {
         **{path: _bind("--bind-try", path) for path in scope.kept},
         **{path: _bind("--ro-bind-try", path) for path in machine.system},
         **{place: _own(place, scope.private and scope.private / name) for place, name in own.items()},
         **{place: ["--tmpfs", str(place)] for place in above_project(machine, scope.project)},
         **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *machine.git_files, *scope.read)},
-        **{mask.path: _hide(mask) for mask in _masks(machine, scope) if _is_shown(mask.path, shown, set(own))},
+        **{mask.path: _hide(mask) for mask in _masks(machine, scope) if _is_shown(mask.path, shown, own)},
         **{path: _bind("--bind-try", path) for path in scope.write},
         **{
             path: ["--bind-try" if source in scope.write else "--ro-bind-try", str(source), str(path)]
@@ -143,7 +143,7 @@ def _hide(mask: Mask) -> list[str]:
     return ["--tmpfs", str(mask.path)] if mask.is_directory else ["--ro-bind", "/dev/null", str(mask.path)]
 
 
-def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
+def _is_shown(path: Path, shown: tuple[Path, ...], own: Mapping[Path, str]) -> bool:
     """Whether the nearest mount above shows the machine's files there. A path that is shown itself was asked for by name."""
     above = [place for place in path.parents if place in shown or place in own]
     return path not in shown and bool(above) and above[0] in shown

@@ -3,6 +3,7 @@ for the model when a command has failed because of the sandbox."""
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from app.project.sandbox.scope import (
     server_scope,
 )
 from app.settings import Settings
+from app.util.beneath import folder_of
 from app.util.data_files import remove_tree
 from app.util.project_files import DirectoryReplaced, HeldDirectory
 
@@ -82,8 +84,8 @@ class Sandbox:
         assert scope.private is not None
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
-        for base, own in ((self._machine.home, "home"), (Path("/tmp"), "tmp"), (Path("/var/tmp"), "tmp")):
-            _remove_links_out(scope.private / own, base, (*self._machine.toolchains, *self._machine.git_files, *scope.places))
+        for base, name in self._machine.own.items():
+            _remove_links(scope.private / name, base, (*self._machine.toolchains, *self._machine.git_files, *scope.places))
         inside = _inside(env)
         return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
 
@@ -173,14 +175,15 @@ def _make(directory: Path, mode: int) -> None:
     os.utime(directory)
 
 
-def _remove_links_out(own: Path, base: Path, mounted: Iterable[Path]) -> None:
-    """Removes what commands have left in their own home or /tmp on the way to a mount: symbolic links that lead out. bubblewrap
-    follows them as it makes the mount, and would make directories and files outside. `base`: where commands see `own`."""
+def _remove_links(own: Path, base: Path, mounted: Iterable[Path]) -> None:
+    """Removes symbolic links that commands have left in their own home or /tmp on the way to a mount. bubblewrap follows them as
+    it makes the mount, and would make directories and files outside. `base`: where commands see `own`."""
     for place in mounted:
-        for step in (place, *place.parents) if place.is_relative_to(base) else ():
-            path = own / step.relative_to(base) if step.is_relative_to(base) else own
-            if path.is_symlink() and not _is_in(Path(os.path.realpath(path)), [own]):
-                path.unlink(missing_ok=True)
+        parts = place.relative_to(base).parts if base in place.parents else ()
+        for path in (own.joinpath(*parts[:end]) for end in range(1, len(parts) + 1)):
+            with suppress(FileNotFoundError, NotADirectoryError), folder_of(path, own) as folder:
+                if stat.S_ISLNK(os.lstat(path.name, dir_fd=folder).st_mode):
+                    os.unlink(path.name, dir_fd=folder)
 
 
 def hint(program: Program, output: str, code: int | None) -> str | None:

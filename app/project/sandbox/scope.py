@@ -14,8 +14,6 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, l
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
-_TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))
-"""Here, too: each project's commands have theirs."""
 _CREDENTIAL_STORES = """
 .ssh .gnupg .aws .azure .kube .docker .netrc .npmrc .pypirc .git-credentials .password-store .vault-token .config/gcloud
 .config/gh .config/git/credentials .local/share/keyrings .mozilla .config/google-chrome .config/chromium .cargo/credentials.toml
@@ -55,6 +53,11 @@ class MachineFacts:
     processes: int
     kernel_files: tuple[Path, ...] = ()
     git_files: tuple[Path, ...] = ()
+
+    @property
+    def own(self) -> dict[Path, str]:
+        """Where each project's commands have a directory of their own, with its name in `SandboxScope.private`."""
+        return {self.home: "home", Path("/tmp"): "tmp", Path("/var/tmp"): "tmp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def _scope(
     places: list[FoundPath | HeldDirectory] = [*read, *write, *work]
     writable = tuple(dict.fromkeys([*(held.real for held in work), *(place.real for place in write)]))
     masks = (*_credential_masks(machine, [place.real for place in places]), *_hidden_roots(walls))
-    others = {machine.home, *_TEMPORARY, *above_project(machine, work[0].real), *machine.system, *machine.toolchains}
+    others = {*machine.own, *above_project(machine, work[0].real), *machine.system, *machine.toolchains}
     others |= {place.real for place in read}
     around = found_paths(_around(dict.fromkeys(mask.path for mask in (*machine.masks, *masks)), writable, others))
     kept = [place for place in around if place.real == place.path]

@@ -44,18 +44,20 @@ async def test_home_and_tmp_are_kept_from_call_to_call_and_are_not_the_users(con
     assert not (confined.base / "home" / ".rc").exists() and not Path("/tmp/of_the_sandbox").exists()
 
 
-async def test_links_in_the_own_home_lead_to_no_mount_outside(confined: Confined) -> None:
-    """While bubblewrap makes its mounts, the machine's files are at /oldroot."""
+async def test_links_in_the_own_home_lead_neither_a_mount_nor_the_server_outside(confined: Confined) -> None:
+    """While bubblewrap makes its mounts, the machine's files are at /oldroot. The victim has links of the mounts' names."""
     home, victim = confined.base / "home", confined.base / "victim"
     for folder in (home / ".local" / "bin", home / ".config" / "git", victim):
         folder.mkdir(parents=True)
     (home / ".config" / "git" / "ignore").write_text("x\n")
     confined.open_again()
     script = "; ".join(f"mv ~/{name} ~/away{name}; ln -s {{}} ~/{name}" for name in (".local", ".config"))
-    for target in (f"/oldroot{victim}", f"../../../../../../../../oldroot{victim}"):
+    for name in ("bin", "git"):
+        (victim / name).symlink_to("nowhere")
+    for target in (victim, f"/oldroot{victim}", f"../../../../../../../../oldroot{victim}"):
         await confined.run(script.format(target, target))
         assert (await confined.run("echo runs; cat ~/.config/git/ignore")).output == "runs\nx\n"
-        assert list(victim.iterdir()) == []
+        assert {path.name: str(path.readlink()) for path in victim.iterdir()} == {"bin": "nowhere", "git": "nowhere"}
 
 
 async def test_what_is_granted_is_open_for_that_command_without_keys_and_the_servers_files(confined: Confined) -> None:
