@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +27,7 @@ from app.api.client import ApiClient, ApiRefused, StreamingTransport
 from app.api.mcp_server import resources
 from app.api.mcp_server.tools import TOOLS
 from app.api.mcp_server.turn import Report
-from app.util.bounds import parse_json
+from app.util.bounds import whole_characters
 from app.util.processes import read_pipe
 
 McpRequest = ServerRequestContext[Any, Any]
@@ -185,7 +185,4 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
             continue
         if not line:
             return
-        if b"\\ud" in line.lower():  # an escaped surrogate
-            with suppress(ValueError):
-                line = orjson.dumps(parse_json(line))
-        yield line.decode(errors="replace")
+        yield whole_characters(line).decode(errors="replace")

@@ -83,11 +83,9 @@ class EventFrame:
         return len(self.event.payload)
 
     def written(self, form: Format) -> bytes:
-        made = self._written.get(form)
-        if made is None:
-            made = self._written[form] = form.written(self.id, self.event) + (
-                own_written(self.event, form) if form.second else b""
-            )
+        if (made := self._written.get(form)) is None:
+            own = own_written(self.event, form) if form.second else b""
+            made = self._written[form] = form.written(self.id, self.event) + own
         return made
 
 
