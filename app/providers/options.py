@@ -24,7 +24,7 @@ _GOOGLE = (Npm.GOOGLE, "@ai-sdk/google-vertex")
 _CLAUDE_BUDGETS = {"high": 16_000, "max": 31_999}
 _GEMINI_BUDGETS = {"high": 16_000, "max": 24_576}
 _CLAUDE = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-_GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
+_GPT = re.compile(r"gpt-(\d{1,9})(?:\.(\d{1,9}))?(?!\d)")
 
 
 def derive_variants(model: Model, stated: Sequence[Mapping[str, Any]] | None = None) -> Variants:

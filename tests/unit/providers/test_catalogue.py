@@ -195,6 +195,7 @@ EFFORTS: list[tuple[str, str, str]] = [
     ("gpt-5.2", Npm.OPENAI, "none low medium high xhigh"),
     ("gpt-5.1-codex", Npm.OPENAI, "low medium high"),
     ("gpt-5-pro", Npm.OPENAI, ""),
+    ("gpt-" + "9" * 5000, Npm.OPENAI, "low medium high"),
     ("anthropic/claude-opus-4.6", Npm.OPENROUTER, ""),
     ("openai/gpt-5", Npm.OPENROUTER, "none minimal low medium high xhigh"),
     *((id_, Npm.OPENAI_COMPATIBLE, "") for id_ in ("deepseek-reasoner", "glm-4.7")),
