@@ -100,7 +100,17 @@ def copying_statements(dialect: str) -> tuple[TextClause, ...]:
         FROM message JOIN part ON {_PART_OF_COPIED} JOIN part_text ON part_text.part_seq = part.seq
         JOIN part AS copy ON copy.session_id = :target AND copy.message_id = {message} AND copy.id = {part}
         WHERE {_COPIED}"""
-    return text(messages), text(parts), text(texts)
+    if dialect == "sqlite":
+        return text(messages), text(parts), text(texts)
+    # PostgreSQL takes a session that its statistics do not have for one row, and would compare all of its rows with each other.
+    original = f"(('x' || substr(copy.id, {len('prt_') + 1}, 12))::bit(48)::bigint - :part_offset) & {_48_BITS}"
+    texts = f"""
+        INSERT INTO part_text (part_seq, role, kind, time, text)
+        SELECT copy.seq, part_text.role, part_text.kind, part_text.time, part_text.text
+        FROM part AS copy JOIN part_text ON part_text.part_seq = {original}
+        WHERE copy.session_id = :target"""
+    loops = "SET LOCAL enable_nestloop"
+    return text(f"{loops} = off"), text(messages), text(parts), text(f"{loops} TO DEFAULT"), text(texts)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

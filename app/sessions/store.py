@@ -250,17 +250,6 @@ class Store:
         _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         return self.only_json(session_id, stored)
 
-    async def refresh_statistics(self) -> None:
-        """To be called after a large history was stored at once. PostgreSQL takes a session that its statistics do not have yet
-        for one row, and reads its messages in the square of their number, until it refreshes them by itself."""
-        if self._database.dialect != "postgresql":
-            return
-        try:
-            analyze = "ANALYZE message (session_id), part (session_id)"
-            await self._database.write(lambda connection: connection.exec_driver_sql(analyze))
-        except StorageError as error:  # the history is stored all the same
-            log.warning("the database's statistics could not be refreshed: %s", error)
-
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Tries by a write that changes nothing."""
         try:

@@ -32,8 +32,6 @@ from app.util import clock
 
 STDIN = "-"
 FETCH_SECONDS = 120.0
-LARGE_HISTORY = 500
-"""In messages."""
 
 _SHARE_LINK = re.compile(r"(https?://[^?#]+/s/[0-9a-f]{40})/?", re.IGNORECASE)
 
@@ -189,8 +187,6 @@ class Importer:
                 tx.tx.execute(tx.tx.sql.put_imported, {"id": document.info.id, "fingerprint": fingerprint})
 
         await self._store.write(session_ids[0], location.directory, store)
-        if sum(len(each.messages) for each in histories) >= LARGE_HISTORY:
-            await self._store.refresh_statistics()
         return session_ids
 
     async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, fingerprint: str) -> None:

@@ -16,7 +16,6 @@ from sqlalchemy import Engine, event
 from turns import bash, call, say, task, texts, tools
 from user_logins import user
 
-from app.transfer import importing
 from app.transfer.exports import PAGE_MESSAGES
 
 IMAGE = {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,iVBORw0KGgo="}
@@ -95,19 +94,6 @@ async def test_what_javascript_cut_and_an_editor_marked_is_imported(app: Running
     assert made.status_code == 200, made.text
     first = (await other.messages(made.json()["info"]["id"]))[0]["parts"][0]
     assert first["text"] == "\\ud83d 👋 cut \ufffd"
-
-
-async def test_a_large_import_is_known_to_the_planner(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL took a new session for one row: its messages were read in the square of their number, for minutes."""
-    document = await with_a_file(app)
-    session_id = document["info"]["id"]
-    await app.client.delete(f"/session/{session_id}")
-    monkeypatch.setattr(importing, "LARGE_HISTORY", len(document["messages"]))
-    await imported(app, document)
-    database = app.services.database
-    if database.dialect == "postgresql":
-        known = "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 'message' AND attname = 'session_id'"
-        assert session_id in await database.read(lambda connection: connection.exec_driver_sql(known).scalar_one())
 
 
 async def test_a_second_import_is_refused_and_one_with_new_ids_is_not(app: RunningApp) -> None:

@@ -1,10 +1,10 @@
 """Messages and their parts."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, literal_column, select
+from sqlalchemy import ARRAY, ColumnElement, Connection, Row, Select, Text, and_, any_, bindparam, func, literal_column, select
 
 from app.record.repositories.session_rows import PageBeside
 from app.record.statements import newest_answered
@@ -50,9 +50,12 @@ def some_messages(connection: Connection, session_id: str, message_ids: Collecti
 _OLDER = select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.seq < bindparam("beside"))
 _OLDER = _OLDER.order_by(MESSAGE.c.seq.desc()).limit(bindparam("limit"))
 _NEWER = _MESSAGES.where(MESSAGE.c.seq > bindparam("beside")).limit(bindparam("limit"))
-_PARTS_BETWEEN = _PARTS.where(
-    PART.c.message_id.in_(select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq.between(bindparam("first"), bindparam("last"))))
-)
+_BETWEEN = select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq.between(bindparam("first"), bindparam("last")))
+_PARTS_BETWEEN = {
+    "sqlite": _PARTS.where(PART.c.message_id.in_(_BETWEEN)),
+    "postgresql": _PARTS.where(PART.c.message_id == any_(bindparam("ids", type_=ARRAY(Text)))),
+}
+"""By dialect. PostgreSQL takes a session that is new to its statistics for one row: it would read its messages for each part."""
 _NEWEST = 2**63 - 1
 
 
@@ -90,12 +93,14 @@ def _page(connection: Connection, query: Select[Any], session_id: str, beside: i
     return StoredMessages(messages, _parts_of(connection, session_id, messages), more=len(found) > limit)
 
 
-def _parts_of(connection: Connection, session_id: str, messages: Sequence[Any], parts: Select[Any] = _PARTS_BETWEEN) -> Any:
+def _parts_of(
+    connection: Connection, session_id: str, messages: Sequence[Any], parts: Mapping[str, Select[Any]] = _PARTS_BETWEEN
+) -> Any:
     """The parts of messages that follow each other."""
     if not messages:
         return []
-    between = {"session": session_id, "first": messages[0].seq, "last": messages[-1].seq}
-    return connection.execute(parts, between).all()
+    between = {"session": session_id, "first": messages[0].seq, "last": messages[-1].seq, "ids": [row.id for row in messages]}
+    return connection.execute(parts[connection.dialect.name], between).all()
 
 
 _SEQ = select(MESSAGE.c.seq).where(_OF_SESSION, MESSAGE.c.id == bindparam("message"))
@@ -126,7 +131,8 @@ _BOUNDARY = (
 _LIVE_MESSAGES = _MESSAGES.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
     *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body")
 )
-_LIVE_PARTS = _PARTS_BETWEEN.with_only_columns(*_PART_COLUMNS[:-1], func.coalesce(PART.c.live_body, PART.c.body).label("body"))
+_LIVE_PART_COLUMNS = (*_PART_COLUMNS[:-1], func.coalesce(PART.c.live_body, PART.c.body).label("body"))
+_LIVE_PARTS = {dialect: parts.with_only_columns(*_LIVE_PART_COLUMNS) for dialect, parts in _PARTS_BETWEEN.items()}
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:

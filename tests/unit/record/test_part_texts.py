@@ -16,6 +16,7 @@ from storage_parts import Storage, message_row, open_storage, open_storage_at, p
 from app.record import maintenance, text_search
 from app.record.engine import DatabaseUnusable, make_engine
 from app.record.migrate import upgrade
+from app.record.statements import statements
 from app.record.text_search import FTS, TRIGRAMS, TextFilter, find_texts, has_text_index, tidy_trigrams
 from app.sessions.rows import encode
 
@@ -75,6 +76,21 @@ async def plan(storage: Storage, *words: str, **wanted: Any) -> str:
 async def tidy(storage: Storage) -> None:
     if storage.database.dialect == "postgresql":
         await tidy_trigrams(storage.database)
+
+
+@pytest.mark.parametrize("offset", [7, 2**48 - 1])
+async def test_a_copied_session_is_searched_too(storage: Storage, offset: int) -> None:
+    await put(storage, [f"text number{number}" for number in range(5)])
+    await storage.put(session=[session_row("ses_copy")])
+    copy = {"source": "ses_0", "target": "ses_copy", "before": 1_000, "letters": "x" * 14}
+
+    def fork(connection: Connection) -> None:
+        for statement in statements(connection.dialect.name).copy_history:
+            connection.execute(statement, {**copy, "message_offset": offset, "part_offset": offset})
+
+    await storage.database.write(fork)
+    for number in range(5):
+        assert len(await found(storage, f"number{number}")) == 2
 
 
 async def test_a_search_reads_no_more_than_it_must(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,18 @@
 """What the readers ask: sessions of a project, messages in their order, the journal."""
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import select
+import pytest
+from postgres import PostgresServer, migrated
+from sqlalchemy import Connection, select
 from sqlalchemy import text as sql
-from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
+from sqlalchemy.event import listen, remove
+from storage_parts import Storage, event, message_row, open_storage_at, part_row, put_lease, session_row, writing
 
 from app.record.maintenance import database_bytes
 from app.record.repositories import journal_rows, message_rows, session_rows
+from app.record.statements import statements
 from app.record.tables import EVENT, METADATA
 from app.util import clock
 
@@ -41,6 +46,40 @@ async def test_the_model_is_told_from_the_newest_finished_compaction_on(storage:
     assert await live() == ["msg_2", "msg_3", "msg_4", "msg_5"]
     await storage.put(message=[message_row("msg_6", parent_id="msg_4", **summary)])
     assert await live() == ["msg_4", "msg_5", "msg_6"]
+
+
+def fork(connection: Connection, session_id: str) -> None:
+    copy = {"source": session_id, "target": "ses_3", "before": 99, "letters": "x", "message_offset": 1, "part_offset": 1}
+    for statement in statements("postgresql").copy_history:
+        connection.execute(statement, copy)
+
+
+def page(connection: Connection, session_id: str) -> None:
+    message_rows.older_messages(connection, session_id, 100)
+
+
+@pytest.mark.parametrize("query", [page, fork])
+async def test_postgresql_compares_not_all_rows_of_a_session_that_is_new_to_it(
+    postgres: PostgresServer, query: Callable[[Connection, str], object]
+) -> None:
+    storage, plans = open_storage_at(migrated(postgres)), list[str]()
+    await storage.put(session=[session_row("ses_1")], message=[message_row("msg_1")], part=[part_row("prt_1")])
+    await storage.database.write(lambda connection: connection.exec_driver_sql("ANALYZE"))
+    new = [session_row("ses_2"), session_row("ses_3")]
+    await storage.put(session=new, message=[message_row("msg_1", "ses_2")], part=[part_row("prt_1", session_id="ses_2")])
+
+    def explain(connection: Connection) -> None:
+        def note(_connection: Any, cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
+            if not statement.startswith("SET"):
+                plans.append(str(cursor.execute(f"EXPLAIN {statement}", values).fetchall()))
+
+        listen(connection, "before_cursor_execute", note)
+        query(connection, "ses_2")
+        remove(connection, "before_cursor_execute", note)
+
+    await storage.database.write(explain)
+    assert len(plans) > 1 and not [plan for plan in plans if "Join Filter" in plan or "Semi Join" in plan]
+    storage.database.close()
 
 
 OF_SESSION: dict[str, dict[str, Any]] = {
