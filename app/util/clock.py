@@ -17,7 +17,7 @@ def iso_utc(ms: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ms // 1000))}.{ms % 1000:03d}Z"
 
 
-def today() -> datetime:
+def local_time() -> datetime:
     """The local date and time, for the system prompt."""
     return datetime.fromtimestamp(_now()).astimezone()
 

@@ -67,7 +67,7 @@ def environment(location: Location, model: Model) -> str:
             f"  Working directory: {location.directory}",
             f"  Is a git repository: {'yes' if location.is_git else 'no'}",
             f"  Platform: {sys.platform}",
-            f"  Today's date: {clock.today():%a %b %d %Y}",
+            f"  Today's date: {clock.local_time():%a %b %d %Y}",
             "</env>",
         )
     )
