@@ -87,7 +87,6 @@ from app.workspace.workspaces import Branches, Workspaces
 if TYPE_CHECKING:
     from app.sessions.timeline.service import Timeline
     from app.transfer.importing import Importer
-    from app.turn.intake.admission import Admissions
 
 log = logging.getLogger(__name__)
 
@@ -404,12 +403,6 @@ class Server:
         from app.sessions.timeline.service import Timeline
 
         return Timeline(self.store)
-
-    @cached_property
-    def admissions(self) -> "Admissions":
-        from app.turn.intake.admission import Admissions
-
-        return Admissions(self.live, self.prompts, self.queue, self.timeline)
 
     @cached_property
     def importer(self) -> "Importer":

@@ -9,11 +9,24 @@ from app.api.errors import described
 from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, located, router
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
-from app.permissions.service import SavedApproval
+from app.permissions.service import PermissionCheck, Permissions, SavedApproval
 from app.schema.base import PermissionID, Wire
-from app.schema.permission import Action, AnswerInput, ClientPermission, PermissionV2Request, QuestionRequest, ReplyInput
+from app.schema.permission import (
+    Action,
+    AnswerInput,
+    CallRef,
+    ClientPermission,
+    PermissionRequest,
+    PermissionV2Request,
+    QuestionRequest,
+    ReplyInput,
+)
+from app.schema.session import Session
 from app.server import Server
-from app.turn.intake.admission import ask
+from app.turn import hooks
+from app.turn.intake.intake import agent_of
+from app.util import ids
+from app.workspace.instance import Instance
 
 _PERMISSIONS, _QUESTIONS = "/session/{sessionID}/permission", "/session/{sessionID}/question"
 _NO_PERMISSION = ("SessionNotFoundError", "PermissionNotFoundError")
@@ -93,8 +106,29 @@ async def create(
 ) -> Data[PermissionEffect]:
     """Asks permission for what the client itself is about to do. The reply comes as the event `permission.v2.replied`."""
     session = await app.store.session(session_id)
-    request_id, effect = await ask(app.permissions, instance, session, body)
+    request_id, effect = await _ask(app.permissions, instance, session, body)
     return Data(data=PermissionEffect(id=request_id, effect=effect))
+
+
+async def _ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
+    """Asks for a permission for a client itself. Returns the request's id and the rules' decision. Raises BadRequest for an
+    unknown agent, Conflict, TooManyRequests."""
+    agent = agent_of(instance, wanted.agent or session.agent)
+    call = wanted.source
+    request = PermissionRequest(
+        id=wanted.id or ids.ascending("permission"),
+        session_id=session.id,
+        permission=wanted.action,
+        patterns=wanted.resources,
+        metadata=wanted.metadata,
+        always=wanted.save,
+        tool=CallRef(message_id=call.message_id, call_id=call.call_id) if call else None,
+        unattended=True,
+    )
+    ruleset = [*agent.permission, *(session.permission or [])]
+    decision = hooks.permission_decision(instance.extensions.hooks)
+    check = PermissionCheck(instance.location, request, ruleset, plugin_decision=decision, owner=session.owner or "")
+    return request.id, await permissions.ask_unattended(check)
 
 
 @session_permissions.get("", operation_id="v2.session.permission.list", dependencies=READS)

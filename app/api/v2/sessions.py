@@ -17,6 +17,7 @@ from app.api.deps import AppServices, SessionIdPath, Who, instance_of
 from app.api.errors import described
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, disconnected, listen, open_stream, stream
 from app.api.roles import PROMPTS, READS, WRITES
+from app.api.v2.admission import admit
 from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, read_cursor, router
 from app.events.bus.frames import OWN_TYPES
 from app.providers.selection import ProviderModelNotFoundError
@@ -171,7 +172,7 @@ async def switch_model(app: AppServices, instance: InstanceOfSession, session_id
 async def prompt(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
 ) -> Data[SessionInputAdmitted]:
-    return Data(data=await app.admissions.admit(instance, session_id, body))
+    return Data(data=await admit(app, instance, session_id, body))
 
 
 @of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
