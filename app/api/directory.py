@@ -5,9 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import orjson
 from fastapi import Path
 from fastapi.responses import Response
+from pydantic_core import to_json
 
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Here, Who, json_bytes, location_of
 from app.api.errors import documented
@@ -157,27 +157,31 @@ auth = router("/auth", 400, tags=["auth"])
 
 @configuration.get("/config", tags=["config"], response_model=Config, dependencies=READS)
 async def get(who: Who, instance: CurrentInstance) -> Response:
-    return json_bytes(orjson.dumps(patch.masked_config(instance.config, may_manage=who.may_manage)))
+    return _shown(instance.config, may_manage=who.may_manage)
 
 
 @configuration.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
 async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; keys that the body does not name stay as they are."""
     await workspace.patch_config(body)
-    return json_bytes(orjson.dumps(patch.masked_config((await workspace.config()).config)))
+    return _shown((await workspace.config()).config)
 
 
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
 async def get_global(who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
-    config = await read_global_config()
-    return json_bytes(orjson.dumps(patch.masked_config(config, may_manage=who.may_manage)))
+    return _shown(await read_global_config(), may_manage=who.may_manage)
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; keys that the body does not name stay as they are."""
-    return json_bytes(orjson.dumps(patch.masked_config(await patch_global_config(app.database.locks, body))))
+    return _shown(await patch_global_config(app.database.locks, body))
+
+
+def _shown(config: Config, *, may_manage: bool = True) -> Response:
+    """Not by orjson, which writes no number beyond 64 bits, as a project's file may have."""
+    return json_bytes(to_json(patch.masked_config(config, may_manage=may_manage), inf_nan_mode="null"))
 
 
 @configuration.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)

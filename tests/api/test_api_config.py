@@ -27,7 +27,8 @@ REMOTE = {"type": "remote", "url": "https://x", "headers": {"X": SECRET}}
 
 async def test_no_route_shows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
-    workspace = configured(tmp_path, {**MINE, "model": "mine/small", "mcp": {"tools": REMOTE}})
+    agents = {"own": {"steps": 10**30}}  # no number of 64 bits, which is shown too
+    workspace = configured(tmp_path, {**MINE, "model": "mine/small", "mcp": {"tools": REMOTE}, "agent": agents})
     async with running_app(tmp_path, workspace=workspace) as app:
         await app.call("PUT", "/auth/openai", {"type": "api", "key": SECRET})
         for path in ("/config", "/config/providers", "/provider"):
@@ -35,6 +36,7 @@ async def test_no_route_shows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert "mine" in text and SECRET not in text, path
         config = await app.get("/config")
     assert (config["model"], config["provider"]["mine"]["npm"]) == ("mine/small", PROVIDER["npm"])
+    assert config["agent"]["own"]["steps"] == 10**30
     assert config["provider"]["mine"]["models"]["small"]["options"]["effort"] == "low"
 
 
