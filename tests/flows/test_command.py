@@ -26,6 +26,10 @@ COMMANDS: dict[str, Any] = {
     "varied": {"template": "Think", "variant": "high"},
     "no-model": {"template": "!`touch ran`", "model": "acme/nothing"},
     "no-agent": {"template": "Think", "agent": "nobody"},
+    "many": {"template": "$ARGUMENTS" * 1_000},
+    "numbered": {"template": "$1" * 1_000},
+    "nested": {"template": "$1"},
+    "prints": {"template": "!`echo >> begun; head -c 9000000 /dev/zero | tr '\\0' x`" * 3},
 }
 
 
@@ -277,6 +281,20 @@ async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningA
             assert told["sessionID"] == session and told["error"]["data"]["message"] in str(refused["data"]["message"])
         assert events.types == ["server.connected", *["session.error"] * 3]
     assert await app.messages(session) == [] and not (app.directory / "ran").exists()
+
+
+async def test_a_command_that_grows_beyond_what_a_part_may_have_is_refused_before_it_takes_memory(
+    app: RunningApp, session: str
+) -> None:
+    for command, arguments in (
+        ("many", "x" * 20_000),
+        ("numbered", "x" * 20_000),
+        ("nested", "$ARGUMENTS" * 2_000),
+        ("prints", ""),
+    ):
+        refused = await run(app, session, command, arguments, expect=413)
+        assert "A command, with" in refused["data"]["message"]
+    assert (app.directory / "begun").read_text() == "\n\n" and await app.messages(session) == []
 
 
 async def test_review_is_done_by_a_session_of_its_own(app: RunningApp, session: str) -> None:

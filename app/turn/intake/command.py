@@ -9,7 +9,7 @@ from pathlib import Path
 from app.project.sandbox.sandbox import Sandbox
 from app.project.sandbox.scope import SandboxWorkspace
 from app.providers.selection import parse_model
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, TooLarge
 from app.schema.message import CommandInput, PromptInput
 from app.schema.model import Agent, Command
 from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, SubtaskPartInput, TextPartInput
@@ -26,11 +26,13 @@ _PLACEHOLDER = re.compile(r"\$(\d{1,9})(?!\d)")
 _SHELL = re.compile(r"!`([^`]+)`")
 _REFERENCE = re.compile(r"(?<![A-Za-z0-9_`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
 SHELL_SECONDS = 60.0
+MAX_CHARACTERS = 16 * 2**20
+"""Of a filled template, and of what its shell lines print: a project's template may name the arguments 100,000 times."""
 
 
 def fill(template: str, arguments: str) -> str:
     """`$1`… become the words of the arguments, the highest number all words that are left; `$ARGUMENTS` becomes all of them as
-    typed. A template with neither gets the arguments at its end."""
+    typed. A template with neither gets the arguments at its end. Raises TooLarge."""
     words = split_arguments(arguments)
     numbers = [int(number) for number in _PLACEHOLDER.findall(template)]
     highest = max(numbers, default=0)
@@ -41,9 +43,17 @@ def fill(template: str, arguments: str) -> str:
             return ""
         return " ".join(words[number - 1 :]) if number == highest else "".join(words[number - 1 : number])
 
-    filled = _PLACEHOLDER.sub(word, template).replace("$ARGUMENTS", arguments)
+    _require_room(len(numbers) * len(arguments))
+    filled = _PLACEHOLDER.sub(word, template)
+    _require_room(filled.count("$ARGUMENTS") * len(arguments))
+    filled = filled.replace("$ARGUMENTS", arguments)
     takes_arguments = bool(numbers) or "$ARGUMENTS" in template
     return filled if takes_arguments else _followed_by(filled, arguments)
+
+
+def _require_room(characters: int) -> None:
+    if characters > MAX_CHARACTERS:
+        raise TooLarge(f"A command, with its arguments and what it prints, has at most {MAX_CHARACTERS} characters.")
 
 
 def _followed_by(text: str, arguments: str) -> str:
@@ -94,7 +104,7 @@ class Commands:
 
     async def prompt(self, instance: Instance, wanted: CommandInput, last_model: ModelRef | None) -> PromptInput:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
-        ProviderModelNotFoundError for an unknown model."""
+        ProviderModelNotFoundError for an unknown model, TooLarge."""
         own = [command for command in instance.extensions.commands if command.name == wanted.command]
         command = _find(own or await all_commands(instance), wanted.command)
         agent = agent_of(instance, command.agent or wanted.agent)
@@ -128,8 +138,11 @@ class Commands:
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
     async def _with_shell(self, text: str, workspace: SandboxWorkspace) -> str:
-        """Replaces each !`command` by its standard output, run in the session's directory."""
-        outputs = [await self._output(command, workspace) for command in _SHELL.findall(text)]
+        """Replaces each !`command` by its standard output, run in the session's directory. Raises TooLarge."""
+        outputs: list[str] = []
+        for command in _SHELL.findall(text):
+            outputs.append(await self._output(command, workspace))
+            _require_room(sum(map(len, outputs)))
         replacements = iter(outputs)
         return _SHELL.sub(lambda _: next(replacements), text)
 
