@@ -32,8 +32,10 @@ from app.providers.base import (
     ToolCall,
     ToolCallBlock,
     ToolResultBlock,
+    Usage,
 )
 from app.providers.catalogue import tokens_and_cost
+from app.providers.estimate import estimate, estimate_request
 from app.providers.options import present
 from app.providers.transform import prepare
 from app.schema.model import Model, ProviderInfo
@@ -46,19 +48,28 @@ MessagePart = dict[str, Any]
 
 
 async def metered(send: SendRequest, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    """Raises ApiFailure with status 402 if the budget of the user `name` is used up. A call that breaks off is not counted,
-    because its usage is unknown."""
+    """Raises ApiFailure with status 402 if the budget of the user `name` is used up. A call that breaks off after the answer has
+    begun is counted by an estimate: who aborts each call just before its end would pay for none."""
     try:
         await budgets.require(name)
     except BudgetUsedUp as used_up:
         raise ApiFailure(str(used_up), status=402) from None
-    async with aclosing(send(request)) as events:
-        async for event in events:
-            if isinstance(event, Finish):
-                tokens, cost = tokens_and_cost(event.usage, request.model.cost)
-                if total := tokens.input + tokens.output + tokens.cache.read + tokens.cache.write:
-                    await budgets.add(name, cost, total)
-            yield event
+    used, answered = Usage(), ""
+    try:
+        async with aclosing(send(request)) as events:
+            async for event in events:
+                match event:
+                    case StreamStart():
+                        used = Usage(input=estimate_request(request))
+                    case TextDelta() | ReasoningDelta():
+                        answered += event.text
+                    case Finish():
+                        used, answered = event.usage, ""
+                yield event
+    finally:
+        tokens, cost = tokens_and_cost(replace(used, output=used.output + estimate(answered)), request.model.cost)
+        if total := tokens.input + tokens.output + tokens.cache.read + tokens.cache.write:
+            await budgets.add(name, cost, total)
 
 
 async def observed(send: SendRequest, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app.providers.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
+from app.providers.estimate import estimate, estimate_messages
 from app.record.writer import Row
 from app.schema.errors import unknown
 from app.schema.event import EventSessionCompacted, OfSession
@@ -18,7 +19,7 @@ from app.turn import ends, hooks
 from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
-from app.turn.context.window import COMPACTION_AGENT, cut_middle, estimate, estimate_messages, request_options, shortened
+from app.turn.context.window import COMPACTION_AGENT, cut_middle, request_options, shortened
 from app.turn.decide import is_final, newest
 from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter

@@ -27,12 +27,13 @@ from app.providers.base import (
     Usage,
 )
 from app.providers.catalogue import tokens_and_cost
+from app.providers.estimate import estimate, estimate_request
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, ReasoningPart, Running, StepStartPart, TextPart, ToolPart
 from app.schema.session import Busy, Retry
 from app.turn import hooks, retry
-from app.turn.context.window import counted, estimate, estimate_request
+from app.turn.context.window import counted
 from app.turn.ends import to_message_error
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import StepTrees, TurnContext

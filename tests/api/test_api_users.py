@@ -318,6 +318,16 @@ async def test_who_has_used_up_a_days_budget_gets_no_more_answers(app: RunningAp
         assert "0.00 of 0 dollars" in refused["data"]["message"], "nothing is nothing from the first call on"
 
 
+async def test_a_call_that_is_aborted_counts_against_the_budget(app: RunningApp) -> None:
+    app.provider.add([say("Nearly all of it"), {"wait": asyncio.Event()}])
+    async with user(app, "anna", max_tokens=1) as anna:
+        session = (await anna.create_session(title="t"))["id"]
+        await anna.prompt_async(session, "one")
+        await until(lambda: requests(anna))
+        await anna.post(f"/session/{session}/abort")
+        assert (await anna.prompt(session, "two"))["info"]["error"]["data"]["statusCode"] == 402
+
+
 async def test_models_of_keys_that_a_user_has_replaced_are_closed(anna: RunningApp) -> None:
     """Also when a turn runs meanwhile: at its end."""
     anna.provider.add([say("One."), {"wait": (gate := asyncio.Event())}])

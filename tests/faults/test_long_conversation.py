@@ -13,9 +13,9 @@ from running_app import RunningApp, running_app
 from turns import configured, tools
 
 from app.providers.base import ModelRequest, UserTurn
+from app.providers.estimate import estimate_request
 from app.providers.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.turn.context.history import CLEARED
-from app.turn.context.window import estimate_request
 
 TURNS = 300 if LONG else 100
 WINDOW = 32_000

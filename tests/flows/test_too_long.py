@@ -8,13 +8,13 @@ from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, states, talking, texts
 
 from app.providers.base import ModelRequest, UserTurn
+from app.providers.estimate import estimate_request
 from app.providers.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
 from app.sessions.live import compacting
 from app.sessions.rows import message_row
 from app.sessions.session_tx import SessionTx
 from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
-from app.turn.context.window import estimate_request
 from app.util import ids
 
 TOO_LONG: dict[str, Any] = {"status": 400, "message": "prompt is too long: 208310 tokens > 200000 maximum"}

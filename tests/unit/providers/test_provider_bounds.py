@@ -160,13 +160,19 @@ def test_an_answer_has_so_many_blocks_and_calls(monkeypatch: pytest.MonkeyPatch,
 
 async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
     class Unlimited:
+        counted = 0
+
         async def require(self, name: str) -> None: ...
 
-    endless = Endless()
-    stream = registry.metered(endless.stream, "anna", cast(Budgets, Unlimited()), ask())
-    await anext(stream)
+        async def add(self, name: str, cost: float, tokens: int) -> None:
+            self.counted += tokens
+
+    endless, budgets = Endless(), Unlimited()
+    stream = registry.metered(endless.stream, "anna", cast(Budgets, budgets), ask())
+    for _ in range(3):
+        await anext(stream)
     await stream.aclose()
-    assert endless.is_closed
+    assert endless.is_closed and budgets.counted > 0
 
 
 LONG = "x" * 60_000

@@ -11,6 +11,7 @@ from long_form import LONG
 
 from app.providers.anthropic_messages import anthropic_body
 from app.providers.base import AssistantTurn, ModelMessage, ModelRequest, Npm, TextBlock, ToolCallBlock, ToolTurn, UserTurn
+from app.providers.estimate import estimate_messages
 from app.providers.openai_chat import chat_body
 from app.providers.openai_responses import responses_body
 from app.providers.transform import prepare
@@ -19,7 +20,7 @@ from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 from app.schema.part import AgentPart, PatchPart
 from app.turn.context.history import remind, to_model_messages
-from app.turn.context.window import LEFT_OUT, estimate_messages, shortened
+from app.turn.context.window import LEFT_OUT, shortened
 from app.turn.ends import aborted
 
 SECRET = "not for the model"

@@ -8,6 +8,7 @@ from conversation import assistant, completed, file, model, text, tool, user
 
 from app.project.config.flags import Flags
 from app.providers.base import ModelRequest, ToolSpec
+from app.providers.estimate import FILE_TOKENS, estimate, estimate_messages, estimate_request
 from app.schema.config import Config
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.model import ModelLimit
@@ -15,7 +16,7 @@ from app.schema.part import CacheTokens, Tokens
 from app.turn.compaction import MINIMUM_TOKENS, PROTECTED_TOKENS, prunable_calls, prune_limits
 from app.turn.context import window
 from app.turn.context.history import to_model_messages
-from app.turn.context.window import FILE_TOKENS, estimate, is_overflow, usable_tokens
+from app.turn.context.window import is_overflow, usable_tokens
 
 
 def settings_with(compaction: dict[str, Any], **flags: Any) -> Any:
@@ -70,10 +71,10 @@ def test_a_count_wins_over_an_estimate() -> None:
 def test_everything_of_a_request_is_estimated() -> None:
     shown = completed("z" * 400, attachments=[file()])
     messages = to_model_messages([user(text("x" * 400), file()), assistant("msg_0", tool(shown))], model())
-    assert window.estimate_messages(messages) == pytest.approx(200 + 2 * FILE_TOKENS, abs=10)
+    assert estimate_messages(messages) == pytest.approx(200 + 2 * FILE_TOKENS, abs=10)
     offered = (ToolSpec("read", "d" * 400, {"type": "object"}),)
     request = ModelRequest(model=model(), system=("s" * 400,), messages=messages, session_id="ses_1", tools=offered)
-    assert window.estimate_request(request) == pytest.approx(400 + 2 * FILE_TOKENS, abs=20)
+    assert estimate_request(request) == pytest.approx(400 + 2 * FILE_TOKENS, abs=20)
 
 
 PROMPT, ANSWER = user(), assistant("msg_u")
