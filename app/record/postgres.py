@@ -98,7 +98,7 @@ def is_disconnected(error: SQLAlchemyError) -> bool:
 log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
-_WRITERS_LOCK = 7_363_736_911_502_291
+WRITERS_LOCK = 7_363_736_911_502_291
 """The key of the advisory lock. Any number that no other program uses in the same database."""
 
 
@@ -117,8 +117,7 @@ def _text_without_nul() -> Any:
 IDLE_IN_TRANSACTION_MS = 2_500
 """PostgreSQL ends a transaction that its server has left idle for so long, even if nobody waits."""
 STANDSTILL_MS, LOOK_MS = 1_500, 400
-"""How long a server that is frozen or cut off within a transaction may hold the others up, and how often these look for one. A
-heartbeat that waits for both is written before its server counts itself as cut off, and stops its turns."""
+"""How long a server that is frozen or cut off within a transaction may hold the others up, and how often these look for one."""
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 """What is acknowledged is on the disk, even if the database or its user is set up for speed instead."""
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
@@ -142,7 +141,7 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
     limits = {"connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms, **_KEEPALIVES}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
-        pool_size=connections + 1,  # one holds locks for as long as the server runs
+        pool_size=connections + 2,  # one holds locks for as long as the server runs, one is for heartbeats
         pool_pre_ping=True,
         hide_parameters=True,  # errors are logged
         connect_args={"client_encoding": "utf8", **limits},
@@ -161,7 +160,7 @@ def _wait_for_writers(timeout_ms: int, connection: Connection) -> None:
     deadline = time.monotonic() + timeout_ms / 1000
     # The function after FROM runs first, so this wait has a limit of its own.
     lock = (
-        f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK}), txid_current(), set_config('lock_timeout', '{timeout_ms}', true)"
+        f"SELECT pg_advisory_xact_lock({WRITERS_LOCK}), txid_current(), set_config('lock_timeout', '{timeout_ms}', true)"
         f" FROM set_config('lock_timeout', '{min(LOOK_MS, timeout_ms)}', true)"
     )
     while True:
@@ -179,7 +178,7 @@ def _wait_for_writers(timeout_ms: int, connection: Connection) -> None:
 _END_STANDSTILL = f"""
     SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database() AND database = datid
-    AND classid = {_WRITERS_LOCK >> 32} AND objid = {_WRITERS_LOCK & 0xFFFFFFFF}
+    AND classid = {WRITERS_LOCK >> 32} AND objid = {WRITERS_LOCK & 0xFFFFFFFF}
     AND wait_event_type = 'Client' AND state_change < clock_timestamp() - interval '{STANDSTILL_MS} ms'
 """
 """PostgreSQL itself ends a transaction that is idle, but not one that waits for the rest of a message, for the next of several

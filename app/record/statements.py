@@ -223,12 +223,10 @@ class Statements:
 
     def _make_leases(self) -> None:
         self.acquire_lease = self._acquire_lease()
-        self.check_lease = update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation)
-        self.renew_leases = (
-            update(LEASE)
-            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
-            .values(heartbeat=self._now)
-        )
+        self.check_lease = select(LEASE.c.generation).where(*_ONE_LEASE)
+        own = (LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
+        unlocked = select(LEASE.c.session_id).where(*own).with_for_update(skip_locked=True)  # a heartbeat waits for no writer
+        self.renew_leases = update(LEASE).where(LEASE.c.session_id.in_(unlocked)).values(heartbeat=self._now)
         released = {"owner": "", "status": None, "directory": None, "aborting": False}
         self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
         self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)

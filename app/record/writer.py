@@ -106,17 +106,19 @@ class Tx:
         """Asks the database once whether the lease still holds, however many changes are made under it. Raises StaleLease if it
         does not. None: no lease is needed."""
         if lease is not None and lease not in self._required:
-            self._update_lease(self.sql.check_lease, lease)
+            if self._connection.execute(self.sql.check_lease, lease.key()).first() is None:
+                raise _stale(lease)
             self._required.add(lease)
 
     def release(self, lease: Lease) -> None:
         """After the commit no server holds the session. Raises StaleLease."""
-        self._update_lease(self.sql.release_lease, lease)
+        if not self._connection.execute(self.sql.release_lease, lease.key()).rowcount:
+            raise _stale(lease)
         self._required.discard(lease)
 
-    def _update_lease(self, statement: Executable, lease: Lease) -> None:
-        if not self._connection.execute(statement, lease.key()).rowcount:
-            raise StaleLease(f"another server runs {lease.session_id} now")
+
+def _stale(lease: Lease) -> StaleLease:
+    return StaleLease(f"another server runs {lease.session_id} now")
 
 
 Work = Callable[[Tx], T]

@@ -363,13 +363,13 @@ class Leases:
             self._heartbeat = LoopHeartbeat("lease heartbeat", HEARTBEAT_SECONDS, self._beat, self._release_again)
 
     def _beat(self) -> None:
-        """Runs in the heartbeat's thread, and does not queue with the writer, which the loop works on."""
+        """Runs in the heartbeat's thread. Does not queue with the writer, which the loop works on and others may hold up."""
         if not self._held and not self._heartbeat_while_idle:
             return
         began = time.monotonic()
         self._was_late |= began - self._confirmed > CONFIRMED_WITHIN_SECONDS
         try:
-            self._database.write_in_thread(self._renew_leases)
+            self._database.write_heartbeat(self._renew_leases)
             self._confirmed = began
             self._failures.worked()
         except Exception as error:  # noqa: BLE001  the next one may be written

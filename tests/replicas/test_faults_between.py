@@ -18,12 +18,13 @@ from killable import PATIENCE, Client
 from long_form import LONG, SLACK
 from prompted_model import play
 from redis_server import RedisServer
-from replica_turns import eventually, messages, new_session, request
+from replica_turns import eventually, let_go, messages, new_session, request, tool_running
 from replicas import Replica, Replicas
 from turns import say
 
 from app.events.bus import redis_link
 from app.events.bus.redis_link import RedisLink
+from app.record.postgres import WRITERS_LOCK
 
 KILLS = 20 if LONG else 2
 WRITERS = 3
@@ -147,6 +148,24 @@ async def test_a_replica_that_is_frozen_within_a_transaction_does_not_hold_the_o
             assert await request(a, "POST", "/session", {"title": "T"}) == 200
     figure(f"{FREEZES} times: the others were held up for {min(held_up):.1f} to {max(held_up):.1f} s")
     assert max(held_up) <= HELD_UP_WITHIN
+
+
+HOLD_WRITERS = "SELECT pg_sleep(%s) FROM pg_advisory_xact_lock(%s)"
+LONG_SECONDS = 8
+"""Longer than a server without a heartbeat goes on with its turns, and counts as alive."""
+
+
+async def test_a_long_transaction_ends_no_turn_and_no_replica_counts_as_dead(replicas: Replicas, clients: list[Client]) -> None:
+    """Such as that of a large import."""
+    async with tool_running(replicas, clients[0], "long") as (session, answering):
+        holding = asyncio.create_task(asyncio.to_thread(replicas.rows, HOLD_WRITERS, LONG_SECONDS, WRITERS_LOCK))
+        while not holding.done():
+            assert [await request(client, "GET", "/global/health") for client in clients] == [200] * len(clients)
+            await asyncio.wait({holding}, timeout=0.5)
+        let_go(replicas, "long")
+        answer = await answering
+        found = await messages(clients[1], session)
+    assert len(found) == 3 and answer["info"].get("error") is None, "the turn was ended, or taken over"
 
 
 LATE_ROUNDS = 6
