@@ -268,7 +268,7 @@ class Database:
         without a heartbeat counts as alive."""
         if self.dialect == "sqlite":
             return self._writer.submit(self._write, work).result()
-        return Reconnecting(self.engine, partial(transaction, self.engine)).run(work)
+        return Reconnecting(self.engine).run(work)
 
     def close(self) -> None:
         self.locks.close()
