@@ -94,7 +94,6 @@ class Step:
         except Exception as error:
             log.exception("a step failed")
             await self._fail(to_message_error(error))
-        self._ctx.record.rejected = self._calls.blocked
 
     async def resume(self, parts: Sequence[Part]) -> None:
         """Finishes a step in which an earlier server stopped: runs the calls that waited for the user."""
@@ -113,7 +112,6 @@ class Step:
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(self._ctx.deadline.error()))
             raise
-        self._ctx.record.rejected = self._calls.blocked
 
     async def run_call(self, call: ToolCall) -> None:
         """Runs a step without a model: one tool call made by the user."""
@@ -127,7 +125,6 @@ class Step:
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(self._ctx.deadline.error()))
             raise
-        self._ctx.record.rejected = self._calls.blocked
 
     # Requesting.
 

@@ -247,6 +247,7 @@ class ToolCalls:
                     _log_timeout(part, str(error))
                 is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
                 self.blocked |= is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
+                self.ctx.record.rejected = self.blocked
                 self.writer.tool_failed(part, f"Error: {error}")
                 record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
                 raise
