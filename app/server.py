@@ -64,7 +64,6 @@ from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
-from app.turn.runs.user_changes import UserChanges
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
@@ -80,6 +79,7 @@ from app.workspace.instances import Instances, ModelSources
 from app.workspace.lsp.servers import LspSettings
 from app.workspace.terminals.programs import TerminalPrograms
 from app.workspace.terminals.terminals import Terminals
+from app.workspace.user_changes import UserChanges
 from app.workspace.vcs.worktrees import CommandSettings, Worktrees
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Branches, Workspaces

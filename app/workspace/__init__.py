@@ -2,5 +2,5 @@
 
 Begin at `workspaces.py` (which directories may be used) and `instance.py` (what a turn works with). `agents.py` has the agents,
 with the texts in `prompts/`; `browse/` and `vcs/` show clients the files, `terminals/` has what users type into, `lsp/` and
-`formatters.py` what follows an edit.
+`formatters.py` what follows an edit. `directories.py` and `user_changes.py` end what runs in a directory.
 """

@@ -14,10 +14,10 @@ from app.sessions.replay import Replay
 from app.sessions.replicas import Replicas
 from app.sessions.retention import PruneRule, Retention
 from app.tools.truncation import OutputStore
-from app.turn.runs.user_changes import UserChanges
 from app.util import clock
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
+from app.workspace.user_changes import UserChanges
 from app.workspace.workspaces import Branches
 
 SECOND = 1.0
