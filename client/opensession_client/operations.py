@@ -336,7 +336,8 @@ def config_get(*, directory: str | None = None) -> Operation[models.Config]:
 def config_update(body: dict[str, Any], *, directory: str | None = None) -> Operation[models.Config]:
     """PATCH /config
 
-    Change the directory's own configuration file; keys that the body does not name stay as they are.
+    Change the directory's own configuration file; keys that the body does not name stay as they are. Turns go on. Clients are
+    told by `server.instance.disposed`.
     """
     return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
 
@@ -460,7 +461,8 @@ def global_config_get() -> Operation[models.Config]:
 def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
     """PATCH /global/config
 
-    Change the user's own configuration file; keys that the body does not name stay as they are.
+    Change the user's own configuration file; keys that the body does not name stay as they are. Turns go on. Clients are told
+    by `server.instance.disposed` and `global.disposed`.
     """
     return Operation("PATCH", "/global/config", models.Config, body=body)
 
