@@ -310,7 +310,7 @@ def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Payload
     match turn.content:
         case (TextBlock(text),):  # as in most turns
             return [{"role": "assistant", "content": text}] if text else []
-    text = "".join(block.text for block in turn.content if isinstance(block, TextBlock))
+    text = "\n".join(block.text for block in turn.content if isinstance(block, TextBlock) and block.text)
     calls = [_call(block) for block in turn.content if isinstance(block, ToolCallBlock)]
     reasoning = "".join(block.text for block in turn.content if isinstance(block, ReasoningBlock))
     returned = _returned_reasoning(reasoning, reasoning_field)

@@ -178,6 +178,12 @@ def test_interleaved_reasoning_returns_in_its_field(field: Any, value: Any) -> N
     assert chat_body(ask(model=thinker, messages=(turn,)))["messages"] == [{"role": "assistant", "content": "so", field: value}]
 
 
+def test_the_texts_of_an_answer_do_not_run_into_one_another() -> None:
+    """Each ends where its words do: thoughts, or a call, stood between them."""
+    turn = answer("I look.", base.ReasoningBlock("hm"), "", "Then", "more")
+    assert chat_body(ask(messages=(turn,)))["messages"] == [{"role": "assistant", "content": "I look.\nThen\nmore"}]
+
+
 def test_models_of_one_system_message_are_sent_one() -> None:
     """A second one is refused by the chat template of Qwen 3.5, as vLLM and llama.cpp run it."""
     for body_of, name in ((chat_body, "messages"), (responses_body, "input")):
