@@ -1,6 +1,7 @@
 """A small MCP server over stdio without any library, so that it starts in no time and can misbehave. Run as a program; its
 arguments are how: `no-tools`, `greeting` (prints what is no message first), `deaf` (never answers anything),
-`odd-lists` (its prompts and resources are none), `bare-prompt` (its prompt takes no arguments)."""
+`odd-lists` (its prompts and resources are none), `bare-prompt` (its prompt takes no arguments), `hostile-schema` (to find
+that its data does not fit its schema takes years)."""
 
 import json
 import os
@@ -44,7 +45,7 @@ def call(name: str, arguments: dict[str, Any], progress: Any) -> dict[str, Any] 
             image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
             return {"content": [*text("one"), image, *text("two"), {"type": "resource", "resource": blob}]}
         case "data":
-            return {"content": [], "structuredContent": {"answer": 42}}
+            return {"content": [], "structuredContent": {"answer": "a" * 50 + "!" if "hostile-schema" in MODES else 42}}
         case "fail":
             return {"content": text("that was wrong"), "isError": True}
         case "work":
@@ -80,7 +81,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/list":
             schema = {"type": "object", "properties": {"text": {"type": "string"}}}
             offered = {} if "no-tools" in MODES else TOOLS
-            return {"tools": [{"name": name, "description": why, "inputSchema": schema} for name, why in offered.items()]}
+            output = {"type": "object", "properties": {"answer": {"pattern": "^(a+)+$"}}}
+            given = {"inputSchema": schema, **({"outputSchema": output} if "hostile-schema" in MODES else {})}
+            return {"tools": [{"name": name, "description": why, **given} for name, why in offered.items()]}
         case "tools/call":
             return call(params["name"], params.get("arguments") or {}, params.get("_meta", {}).get("progressToken"))
         case "prompts/list" | "resources/list" if "odd-lists" in MODES:

@@ -278,9 +278,15 @@ async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Clien
     identity = Implementation(name="opensession", version=__version__)
     client = Client(_transport(target, watch), message_handler=on_message, client_info=identity, cache=None)
     async with client, AsyncExitStack() as stack:
+        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await _listen(client, stack)
         yield client
+
+
+async def _accept(name: str, result: CallToolResult) -> None:
+    """Takes every result. The SDK's check matches it, on the event loop, against patterns of the same server's schema: that can
+    take for ever."""
 
 
 def _transport(target: McpTarget, watch: McpWatch) -> AbstractAsyncContextManager[TransportStreams]:

@@ -464,6 +464,11 @@ async def test_a_program_s_line_has_a_bound(directory: Directory, low_limits: No
     assert (await call_tool(servers, "one", "echo", {"text": "again"})).text == "again"
 
 
+async def test_an_answer_is_not_matched_against_patterns_of_its_server(directory: Directory) -> None:
+    servers = directory.configure(one=plain("hostile-schema"))
+    assert (await call_tool(servers, "one", "data", {})).text == json.dumps({"answer": "a" * 50 + "!"})
+
+
 async def test_honest_answers_of_some_length_are_read(directory: Directory, flood: Flood) -> None:
     serve(flood, tools_call=lambda: long_text(100_000))
     servers = directory.configure(web=web(flood), one=plain())
