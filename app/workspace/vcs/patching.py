@@ -32,6 +32,8 @@ from app.workspace.directories import require_idle
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """For all files that a patch names, before it."""
+MAX_NAMES = 20_000
+"""Each is looked up and locked."""
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _LINE_END = re.compile(rb"\r?\n")
@@ -63,7 +65,7 @@ async def apply_patch(allowed: AllowedPaths, patch: str, live: LiveSessions, loc
         raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
     await require_idle(live, allowed.location.worktree)
     checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
-    names = [name for name in _candidates(data) if _is_below(name, allowed)]
+    names = await asyncio.to_thread(lambda: [name for name in _candidates(data) if _is_below(name, allowed)])
     async with locks.hold_all(checkout.path / name for name in names):
         before = await asyncio.to_thread(_read, checkout, names)
         after = await _apply_with_line_ends(sandbox, allowed.location.git, before, data)
@@ -99,10 +101,14 @@ def _with_line_ends(files: _FileStates, names: Collection[str], end: bytes) -> d
 
 
 def _candidates(patch: bytes) -> list[str]:
-    """The names that the patch may be about, with and without a first folder such as `a/`: superfluous names do no harm."""
+    """The names that the patch may be about, with and without a first folder such as `a/`: superfluous names do no harm. Raises
+    PatchRefused for too many."""
     heads = [half for head in _HEADS.findall(patch) for half in (head[: len(head) // 2], head[len(head) // 2 + 1 :])]
     spelt = [os.fsdecode(unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
-    return sorted({name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name})
+    found = {name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name}
+    if len(found) > MAX_NAMES:
+        raise PatchRefused(f"The patch names more than {MAX_NAMES} files, in all their spellings: split it")
+    return sorted(found)
 
 
 def _is_below(name: str, allowed: AllowedPaths) -> bool:
