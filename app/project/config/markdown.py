@@ -13,7 +13,7 @@ from app.project.config.sources import ConfigWatch
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
-from app.util.bounds import DEEPEST
+from app.util.bounds import DEEPEST, plain_json
 
 MAX_FRONTMATTER = 64 * 1024
 _TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*)$")
@@ -44,12 +44,13 @@ def parse(text: str, path: Path) -> Document:
         return Document(path, text, {}, text.strip())
     try:
         data = _values(lines[1:end]) or {}
+        if has_too_many_values(data):
+            raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
+        data = plain_json(data)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
         raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
-    if has_too_many_values(data):
-        raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
     return Document(path, text, data if isinstance(data, dict) else {}, "\n".join(lines[end + 1 :]).strip())
 
 

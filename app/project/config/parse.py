@@ -172,7 +172,7 @@ def has_too_many_values(data: Any, most: int = MAX_VALUES) -> bool:
         value = values.pop()
         if isinstance(value, dict):
             values += value.values()
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):  # of YAML's ordered maps
             values += value
     return True
 

@@ -206,6 +206,7 @@ TEXTS = {
 ALIASES = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
 FRONTMATTERS = {
     "aliases": f"{ALIASES}\noptions: {{z: *a11}}",
+    "aliases in ordered maps": ALIASES.replace("[", "!!omap [ x: ").replace(", ", ", x: "),
     "an alias of itself": "options: &a {z: *a}",
     "brackets": "a: " + "[" * 50_000,
     "braces": "a: " + "{a: " * 15_000,
@@ -213,6 +214,7 @@ FRONTMATTERS = {
     "questions": "? " * 30_000,
     "spaces": "a: b" + " " * 60_000 + "c",
     "a date that is none": "a: 2024-13-45",
+    "bytes that are no text": "a: !!binary //79",
     "a long number": "a: " + "1" * 50_000,
     "a long one": "a: b\n" * (MEGABYTE // 5),
 }

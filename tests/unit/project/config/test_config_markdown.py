@@ -70,6 +70,7 @@ def test_commands_are_named_by_their_path(world: Any) -> None:
         ("description: plain # a comment: here", "plain"),
         ("description:\n  nested: 1", {"nested": 1}),
         ("description: {a: 1} # and", {"a": 1}),
+        ("description: {1: 2024-01-01, b: !!binary YQ==}", {"1": "2024-01-01", "b": "a"}),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
