@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import orjson
@@ -28,6 +28,8 @@ from app.sessions.store import Store
 from app.sessions.usage import StepUsage
 from app.util import clock
 from app.util.tasks import TaskSet
+
+T = TypeVar("T")
 
 # The titles of sessions that nobody has named.
 
@@ -59,7 +61,7 @@ class SessionTasks:
 
     def start(self, session_id: str, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         tasks = self._tasks[session_id]
-        task = tasks.start(_logged(session_id, name, work), name)
+        task = tasks.start(logged(session_id, name, work), name)
         task.add_done_callback(lambda _: None if tasks else self._tasks.pop(session_id, None))
         task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
         return task
@@ -87,13 +89,15 @@ class SessionTasks:
         await asyncio.gather(*(tasks.cancel() for tasks in self._tasks.values()))
 
 
-async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -> None:
+async def logged(session_id: str, name: str, work: Coroutine[Any, Any, T]) -> T | None:
+    """Logs an error, which must not end a turn."""
     try:
-        await work
+        return await work
     except (NotFound, StaleLease) as gone:
         log.debug("the %s of %s is dropped: %s", name, session_id, gone)
     except Exception:
         log.exception("the %s of %s could not be brought up to date", name, session_id)
+    return None
 
 
 Diffs = list[FileDiff] | None

@@ -1,18 +1,16 @@
 """What the parts of a turn share: services, directory and session, the conversation as last read, and factories for messages."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from app.events.telemetry.observer import NOBODY, Observer, TurnRecord
 from app.permissions.editor_files import EditorFiles
 from app.permissions.questions import Questions
 from app.permissions.service import Permissions
-from app.record.writer import StaleLease
-from app.schema.errors import MessageError, NotFound
+from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, PatchPart
 from app.schema.session import Session
@@ -20,7 +18,7 @@ from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.summary import SessionTasks, Summaries, covers_tree
+from app.sessions.summary import SessionTasks, Summaries, covers_tree, logged
 from app.tools.base import TaskParameters, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
@@ -34,9 +32,6 @@ from app.workspace.instance import Instance
 if TYPE_CHECKING:
     from app.turn.tool_calls import ToolRun
 
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 MIN_PAUSE_SECONDS = 1.0
 BYTES_PER_SECOND = 200_000
@@ -66,7 +61,7 @@ class TurnDiffs:
         before, after = trees
         if before == after:
             put = self._summaries.put_empty(self._instance.location, self._session_id, after)
-            self.basis = await _logged(put)
+            self.basis = await logged(self._session_id, "diff", put)
 
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
         """To be called at the end of a step of the prompt, with the step's trees if they are known. Returns at once. Starts no
@@ -88,7 +83,7 @@ class TurnDiffs:
             sent = 0
             for prompt_id in requested:
                 update = self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
-                sent += await _logged(update) or 0
+                sent += await logged(self._session_id, "diff", update) or 0
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
 
@@ -96,17 +91,6 @@ class TurnDiffs:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._finishing.wait()
-
-
-async def _logged(update: Awaitable[T]) -> T | None:
-    """Logs an error, which must not end the turn."""
-    try:
-        return await update
-    except (NotFound, StaleLease) as gone:
-        log.debug("a diff is dropped: %s", gone)
-    except Exception:
-        log.exception("could not bring the session's diff up to date")
-    return None
 
 
 def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:

@@ -15,7 +15,7 @@ from app.sessions.summary import SessionTasks
 from app.turn import turn_context
 from app.turn.turn_context import TurnDiffs, prompt_without_diffs
 
-FAILED = ["could not bring the session's diff up to date"]
+FAILED = ["the diff of ses_1 could not be brought up to date"]
 
 
 class FakeSummaries:
