@@ -126,8 +126,11 @@ _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=litera
 prompts of a batch would be inserted before its answers."""
 
 
-_ONE_GENERATION = (LEASE.c.session_id == bindparam("lease_session"), LEASE.c.generation == bindparam("lease_generation"))
-_ONE_LEASE = (*_ONE_GENERATION, LEASE.c.owner == bindparam("lease_owner"))
+_ONE_LEASE = (
+    LEASE.c.session_id == bindparam("lease_session"),
+    LEASE.c.generation == bindparam("lease_generation"),
+    LEASE.c.owner == bindparam("lease_owner"),
+)
 
 
 class Statements:
@@ -230,7 +233,7 @@ class Statements:
         released = {"owner": "", "status": None, "directory": None, "aborting": False}
         self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
         self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)
-        self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=bindparam("wanted"))
+        self.abort_run = update(LEASE).where(*_ONE_LEASE).values(aborting=bindparam("wanted"))
         self.put_lease_status = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")

@@ -59,10 +59,6 @@ class Interruption:
     seconds: float
 
 
-def _abort_of(session_id: str, generation: int, *, wanted: bool) -> dict[str, Any]:
-    return {"lease_session": session_id, "lease_generation": generation, "wanted": wanted}
-
-
 class Leases:
     """The leases of this process. `owner` is a new random name at each start."""
 
@@ -161,9 +157,9 @@ class Leases:
             held = work_rows.lease_of(tx.connection, session_id)
             if held is None or held.owner == "" or (held.owner == self.owner and session_id not in self._recovering):
                 return None
-            generation: int = held.generation
-            tx.execute(tx.sql.abort_run, _abort_of(session_id, generation, wanted=True))
-            return generation
+            lease = Lease(session_id, held.owner, held.generation)
+            tx.execute(tx.sql.abort_run, {**lease.key(), "wanted": True})
+            return lease.generation
 
         generation = await self._writer.commit(ask) if await self.is_left_to_others(session_id) else None
         if generation is not None:
@@ -194,7 +190,7 @@ class Leases:
 
     def note_aborted(self, session_id: str) -> None:
         """What runs is told to end: what joins or follows it from now on is not meant."""
-        done = _abort_of(session_id, self._held[session_id].generation, wanted=False)
+        done = {**self._held[session_id].key(), "wanted": False}
         self._writer.post(lambda tx: tx.execute(tx.sql.abort_run, done))
 
     def is_unconfirmed(self) -> bool:

@@ -69,11 +69,7 @@ class Intake:
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
         message = _message(instance, prompted, prompt)
-        resolving = [self._parts.of(instance, message, part) for part in prompt.parts]
-        if len(resolving) == 1:  # without a task, which `gather` makes of each
-            pieces = [await resolving[0]]
-        else:
-            pieces = await asyncio.gather(*resolving)
+        pieces = await asyncio.gather(*(self._parts.of(instance, message, part) for part in prompt.parts))
         complete = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
         return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, complete))
 
