@@ -262,10 +262,9 @@ def _parent(tx: SessionTx, parent_id: str | None) -> Session | None:
     """None also for an unknown parent: clients may name any id."""
     if parent_id is None:
         return None
-    try:
+    with suppress(NotFound):
         return tx.of(parent_id).session()
-    except NotFound:
-        return None
+    return None
 
 
 def _rules(session: Session | None) -> Ruleset:
