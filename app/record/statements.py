@@ -216,7 +216,7 @@ class Statements:
         )
 
     def _make_journal(self) -> None:
-        self.put_events = insert(EVENT)
+        self.put_event = Put(14, insert(EVENT))
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")

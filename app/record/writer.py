@@ -38,6 +38,10 @@ RETRY_SECONDS = 15.0
 on. Each may take as long as a wait for a lock, and all later changes wait for them."""
 
 
+AT_ONCE = 1_000
+"""Rows that one statement puts, and steps of a change after which it shows that it goes on."""
+
+
 class WriterStopped(StorageError):
     """The writer was cancelled before it knew whether the change was stored."""
 
@@ -81,18 +85,25 @@ class Tx:
         """The events of the change that runs now."""
         self._pending: dict[Put, list[Row]] = {}
         self._required: set[Lease] = set()
+        self._steps = 0
 
     @property
     def connection(self) -> Connection:
         """For queries, which see all that was put so far, by earlier changes too."""
-        for put in sorted(self._pending, key=lambda put: put.order):
-            self._connection.execute(put.statement, self._pending[put])
-        self._pending.clear()
+        self.flush()
         return self._connection
+
+    def flush(self) -> None:
+        for put in sorted(self._pending, key=lambda put: put.order):
+            rows = self._pending[put]
+            for start in range(0, len(rows), AT_ONCE):
+                self._connection.execute(put.statement, rows[start : start + AT_ONCE])
+        self._pending.clear()
 
     def put(self, put: Put, *rows: Row) -> None:
         if rows:
             self._pending.setdefault(put, []).extend(rows)
+            self._show_life()
 
     def execute(self, statement: Executable, values: Row | Sequence[Row]) -> CursorResult[*tuple[Any, ...]]:
         result: CursorResult[*tuple[Any, ...]] = self.connection.execute(statement, values)
@@ -101,6 +112,13 @@ class Tx:
     def announce(self, event: Event) -> None:
         """Announces after the commit. An event may name its owner, if a session is deleted or gets a new owner."""
         self.events.append(event)
+        self._show_life()
+
+    def _show_life(self) -> None:
+        """To PostgreSQL a transaction that sends nothing for long is one of a server that stands still."""
+        self._steps += 1
+        if self._steps % AT_ONCE == 0:
+            self._connection.exec_driver_sql("SELECT 1")
 
     def require(self, lease: Lease | None) -> None:
         """Asks the database once whether the lease still holds, however many changes are made under it. Raises StaleLease if it
@@ -290,19 +308,16 @@ class Writer:
             tx.events = []
             stored.append(_CommittedChange(posted.work(tx), tx.events))
         owners = self._owners(tx.connection, [event for each in stored for event in each.events])
-        return self._journal(connection, stored, owners)
+        return self._journal(tx, stored, owners)
 
     def _owners(self, connection: Connection, events: Sequence[Event]) -> Mapping[str, str]:
         """The owners of the sessions with events."""
         unknown = {event.session_id for event in events if event.session_id and event.owner is None}
         return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
 
-    def _journal(
-        self, connection: Connection, stored: Sequence[_CommittedChange], owners: Mapping[str, str]
-    ) -> list[_CommittedChange]:
+    def _journal(self, tx: Tx, stored: Sequence[_CommittedChange], owners: Mapping[str, str]) -> list[_CommittedChange]:
         count = sum(event.journaled for each in stored for event in each.events)
-        seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
-        rows: list[Row] = []
+        seq = tx.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
         numbered: list[_CommittedChange] = []
         now = clock.now_ms()
         for each in stored:
@@ -310,10 +325,10 @@ class Writer:
             for event in each.events:
                 seq += event.journaled
                 events.append(event.stored(_owner(event, owners), seq if event.journaled else None))
-            rows.extend(_journal_row(event, now) for event in events if event.journaled)
+                if event.journaled:
+                    tx.put(self._sql.put_event, _journal_row(events[-1], now))
             numbered.append(_CommittedChange(each.result, events))
-        if rows:
-            connection.execute(self._sql.put_events, rows)
+        tx.flush()
         return numbered
 
 

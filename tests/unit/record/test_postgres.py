@@ -158,6 +158,29 @@ async def test_a_server_that_stands_still_does_not_hold_the_others_up(
             await standing
 
 
+async def test_a_server_that_computes_for_long_in_a_transaction_does_not_stand_still(url: str, storage: Storage) -> None:
+    """As when a session of many thousand messages is forked, and another server's writer waits."""
+    runs: list[int] = []
+
+    def announce_many(tx: Tx) -> None:
+        runs.append(0)
+        for number in range(4_000):
+            tx.announce(event(f"{number}"))
+            time.sleep(0.001)
+
+    async with opened(url) as computing:
+        done = computing.writer.post(announce_many)
+        await asyncio.to_thread(_until, lambda: bool(runs))
+        await storage.database.write(lambda connection: None)
+        await done
+    assert len(runs) == 1
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.01)
+
+
 # The schema. That the migrations make it, tests/migrations shows.
 
 
