@@ -61,8 +61,8 @@ OWN_PROGRAMS = {
     "project/sandbox/machine.py": "the trial of the sandbox",
     "tools/process.py": "what app.project.sandbox.scope describes",
     "project/sandbox/git.py": "git, in the sandbox: what app.project.sandbox.scope describes",
-    "tools/mcp/stdio.py": "what app.project.sandbox.scope describes, as mcp/stdio.py asks for it",
     "turn/intake/command.py": "what app.project.sandbox.scope describes",
+    "util/data_files.py": "rm, which follows no link",
 }
 PLAIN_PROGRAMS = {"project/sandbox/sandbox.py", "tools/builtin/webfetch.py"}
 """Where a Program may be made."""

@@ -3,7 +3,7 @@ bound on a line."""
 
 import asyncio
 import os
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -93,7 +93,7 @@ class _Pipes:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: Process,
         output: asyncio.StreamReader,
         errors: asyncio.StreamReader,
         received: MemoryObjectSendStream[SessionMessage | Exception],
