@@ -154,7 +154,7 @@ class Importer:
         """`body`: a document's JSON, from a client. `snapshots`: of the destination, None if it has none. Raises InvalidDocument,
         TooLarge, SessionExists, ProjectFull; nothing is stored then."""
         document = await asyncio.to_thread(read_document, body, max_part_bytes, new_ids=new_ids)
-        notes = _leave_links(document)
+        notes = await asyncio.to_thread(_leave_links, document)
         for history in document.histories():
             revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, snapshots)
             history.info.revert = revert

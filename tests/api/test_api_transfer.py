@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -94,6 +95,18 @@ async def test_what_javascript_cut_and_an_editor_marked_is_imported(app: Running
     assert made.status_code == 200, made.text
     first = (await other.messages(made.json()["info"]["id"]))[0]["parts"][0]
     assert first["text"] == "\\ud83d 👋 cut \ufffd"
+
+
+async def test_the_rules_of_many_imported_sessions_hold_nobody_up(app: RunningApp) -> None:
+    document = await with_a_file(app)
+    info, history = document["info"], {"messages": [], "todo": [], "diff": []}
+    rules = [[{**DENIED, "pattern": f"*{child}*{each}*", "action": "ask"} for each in range(220)] for child in range(8)]
+    ids = [info["id"], *(f"ses_{child}" for child in range(1, 8))]
+    infos = [{**info, "id": id_, "parentID": ids[0], "permission": own} for id_, own in zip(ids, rules, strict=True)]
+    document |= {"info": {**infos[0], "parentID": None}, "children": [{"info": each, **history} for each in infos[1:]]}
+    began = time.thread_time()
+    made = await imported(app, document, **NEW)
+    assert time.thread_time() - began < 0.5 and len(made["sessions"]) == 8
 
 
 async def test_a_second_import_is_refused_and_one_with_new_ids_is_not(app: RunningApp) -> None:
