@@ -54,20 +54,18 @@ async def metered(send: SendRequest, name: str, budgets: Budgets, request: Model
         await budgets.require(name)
     except BudgetUsedUp as used_up:
         raise ApiFailure(str(used_up), status=402) from None
-    used, answered = Usage(), ""
+    used: Usage | None = Usage()
+    answered = ""
     try:
         async with aclosing(send(request)) as events:
             async for event in events:
-                match event:
-                    case StreamStart():
-                        used = Usage(input=estimate_request(request))
-                    case TextDelta() | ReasoningDelta():
-                        answered += event.text
-                    case Finish():
-                        used, answered = event.usage, ""
+                used = event.usage if isinstance(event, Finish) else None
+                if isinstance(event, TextDelta | ReasoningDelta):
+                    answered += event.text
                 yield event
     finally:
-        tokens, cost = tokens_and_cost(replace(used, output=used.output + estimate(answered)), request.model.cost)
+        used = used or Usage(input=estimate_request(request), output=estimate(answered))
+        tokens, cost = tokens_and_cost(used, request.model.cost)
         if total := tokens.input + tokens.output + tokens.cache.read + tokens.cache.write:
             await budgets.add(name, cost, total)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import time
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
