@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
@@ -130,7 +131,7 @@ class Step:
 
     async def _request_with_retries(self, request: ModelRequest) -> None:
         """Sends the request, with retries."""
-        attempt, began = 0, clock.now_ms()
+        attempt, began = 0, time.monotonic()
         while True:
             try:
                 return await self._attempt(request)
@@ -140,8 +141,8 @@ class Step:
                     self._finish = None
                     return None  # a retry could run the tool twice; the next step sends its result
                 attempt += 1
-                now = clock.now_ms()
-                again = retry.decide_retry(failure, attempt, now - began, now)
+                elapsed_ms = int(1000 * (time.monotonic() - began))
+                again = retry.decide_retry(failure, attempt, elapsed_ms, clock.now_ms())
                 if again is None:
                     raise
                 await self._wait(failure, attempt, *again)

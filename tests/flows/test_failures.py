@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from itertools import count, groupby
@@ -17,9 +18,22 @@ from turns import assert_finished, bash, configured, priced, requests, say, stat
 from app.providers import base
 from app.providers.base import ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart
 from app.providers.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
+from app.util import clock
 from app.util.data_files import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
+
+
+async def test_a_clock_that_is_set_forward_ends_no_retries(tmp_path: Path) -> None:
+    first = {**BUSY, "headers": {"retry-after-ms": "1000"}}
+    async with talking(tmp_path, turns=[[first], [BUSY], [say("Answered.")]], title="T") as (app, session):
+        answer = asyncio.create_task(app.prompt(session, "go"))
+        await turns.until(lambda: requests(app))
+        clock.set_source(lambda: time.time() + 3600)
+        try:
+            assert texts(await answer) == ["Answered."]
+        finally:
+            clock.set_source()
 
 
 class Breaking(ScriptedProvider):
