@@ -22,7 +22,8 @@ def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:
 
 
 async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
-    steps = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
+    steps = [[task("Count the files")], [bash("ls | wc -l"), call("glob", pattern="*")], [say("Just one.")]]
+    steps.append([say("There is one.")])
     async with talking(tmp_path, turns=steps) as (app, session):
         answer = await app.prompt(session, "How many files?")
         (child,) = await children(app, session)
@@ -38,12 +39,15 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
     state = tools(step)[0]["state"]
     assert state["title"] == "Look"
     assert state["output"] == f"Just one.\n\n<task_metadata>\nsession_id: {child['id']}\n</task_metadata>"
-    (call_of_child,) = tools(worked)
+    titles = {"bash": "Runs it", "glob": ""}
     assert state["metadata"] == {
         "parentSessionId": session,
         "sessionId": child["id"],
         "model": {"providerID": "scripted", "modelID": "rules"},
-        "summary": [{"id": call_of_child["id"], "tool": "bash", "state": {"status": "completed", "title": "Runs it"}}],
+        "summary": [
+            {"id": each["id"], "tool": each["tool"], "state": {"status": "completed", "title": titles[each["tool"]]}}
+            for each in tools(worked)
+        ],
         "truncated": False,
     }
     assert texts(said) == ["Just one."]
@@ -114,7 +118,7 @@ async def test_a_task_that_fails_is_an_error_of_its_call_and_the_turn_goes_on(tm
     async with talking(tmp_path, turns=[[task()], [{"status": 400, "message": "no"}], [say("Then without.")]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Then without."]
         [state] = await states(app, session)
-    assert state["error"] == "Error: The subagent failed: no" and state["metadata"]["sessionId"]
+    assert state["error"] == f"Error: The subagent failed (session_id: {state['metadata']['sessionId']}): no"
 
 
 async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from app.record.writer import Lease
 from app.schema.errors import NoAnswer, NotFound, SessionBusy
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
-from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPartInput, ToolPart
+from app.schema.part import Completed, ModelRef, Part, TextPart, TextPartInput, ToolPart
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
 from app.sessions.fork import new_session
@@ -256,8 +256,8 @@ class _Progress:
 
     def on_part(self, part: Part) -> None:
         if isinstance(part, ToolPart):
-            titled = part.state.title if isinstance(part.state, Running | Completed) and part.state.title else None
-            state = {"status": part.state.status, **({"title": titled} if titled else {})}
+            titled = {"title": part.state.title} if isinstance(part.state, Completed) else {}
+            state = {"status": part.state.status, **titled}
             self._calls[part.id] = {"id": part.id, "tool": part.tool, "state": state}
             self.show()
 
@@ -291,7 +291,8 @@ def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
 def _result(request: TaskParameters, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:
     info = answer.info
     if isinstance(info, AssistantMessage) and info.error is not None:
-        raise ToolError(f"The subagent failed: {getattr(info.error.data, 'message', info.error.name)}")
+        reason = getattr(info.error.data, "message", info.error.name)
+        raise ToolError(f"The subagent failed (session_id: {metadata['sessionId']}): {reason}")
     texts = [part.text for part in answer.parts if isinstance(part, TextPart)]
     text = texts[-1] if texts else ""
     output = f"{text}\n\n<task_metadata>\nsession_id: {metadata['sessionId']}\n</task_metadata>"
