@@ -136,8 +136,13 @@ class SessionTx:
         self.announce(events.EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
 
     def put_parts(self, *parts: Row) -> None:
-        self._put_unannounced(parts)
+        """A part without a time of its own has that of its message, if this change stores that too."""
+        self.tx.put(self.tx.sql.put_part, *parts)
         for row in parts:
+            message = self._messages.get(row["message_id"])
+            text = text_row(row, created_time(message["body"]) if message else clock.now_ms())
+            if text is not None:
+                self.tx.put(self.tx.sql.put_part_text, text)
             part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
             self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
@@ -146,16 +151,6 @@ class SessionTx:
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
         self.tx.execute(self.tx.sql.delete_part_text, gone)
         self.put_parts(row)
-
-    def _put_unannounced(self, parts: Sequence[Row]) -> None:
-        """A part without a time of its own has that of its message, if this change stores that too."""
-        now = clock.now_ms()
-        self.tx.put(self.tx.sql.put_part, *parts)
-        for part in parts:
-            message = self._messages.get(part["message_id"])
-            text = text_row(part, created_time(message["body"]) if message else now)
-            if text is not None:
-                self.tx.put(self.tx.sql.put_part_text, text)
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
@@ -275,12 +270,18 @@ class SessionTx:
                 self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def put_history(
-        self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
+        self,
+        messages: Sequence[Row],
+        parts: Sequence[Row],
+        texts: Sequence[Row],
+        todos: Sequence[Todo] = (),
+        diffs: Sequence[FileDiff] = (),
     ) -> None:
-        """Puts what a new session begins with. Only the session's creation is announced, as nobody has read the rest yet."""
+        """Puts what a new session begins with. Only the session's creation is announced, as nobody has read the rest yet.
+        `texts`: of the parts, for the search."""
         self.tx.put(self.tx.sql.put_message, *messages)
-        self._messages.update((message["id"], message) for message in messages)
-        self._put_unannounced(parts)
+        self.tx.put(self.tx.sql.put_part, *parts)
+        self.tx.put(self.tx.sql.put_part_text, *texts)
         if todos:
             self._put_body(self.tx.sql.put_todo, todos)
         if diffs:

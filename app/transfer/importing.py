@@ -102,6 +102,9 @@ def finished_message(message: MessageWithParts) -> MessageWithParts:
     return MessageWithParts.model_construct(info=info, parts=parts)
 
 
+Rows = list[dict[str, Any]]
+
+
 class SessionExists(ServiceError):
     status = 409
     name = "SessionExistsError"
@@ -172,17 +175,17 @@ class Importer:
         histories = document.histories()
         session_ids = [history.info.id for history in histories]
         prepared = await asyncio.to_thread(
-            lambda: [(_placed(each.info, each.messages, destination), *_rows(each), each) for each in histories]
+            lambda: [(_placed(each.info, each.messages, destination), _rows(each), each) for each in histories]
         )
         location = destination.location
 
         def store(tx: SessionTx) -> None:
             if taken := session_rows.lock_new_sessions(tx.connection, session_ids):
                 raise SessionExists(taken)
-            for session, messages, parts, history in prepared:
+            for session, stored_rows, history in prepared:
                 own = tx.of(session.id)
                 own.create(session)
-                own.put_history(messages, parts, history.todo, history.diff)
+                own.put_history(*stored_rows, history.todo, history.diff)
             if fingerprint is not None:
                 tx.tx.execute(tx.tx.sql.put_imported, {"id": document.info.id, "fingerprint": fingerprint})
 
@@ -200,7 +203,7 @@ class Importer:
         kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
         session = compacting(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)}), None)
         added = sums_of_messages(by.messages).plus(session_sums(stored.info), -1)
-        message_rows, part_rows = _rows(by)
+        stored_rows = await asyncio.to_thread(_rows, by)
 
         def replace(tx: SessionTx) -> None:
             if session_rows.session_state(tx.connection, tx.session_id) != state or work_rows.held_among(
@@ -210,7 +213,7 @@ class Importer:
             _remove_lost(tx, stored.messages, by.messages)
             tx.update(session)
             tx.add_to_sums(added)
-            tx.put_history(message_rows, part_rows)
+            tx.put_history(*stored_rows)
             tx.put_todos(by.todo)
             tx.put_diff(by.diff)
             tx.tx.execute(tx.tx.sql.put_imported, {"id": tx.session_id, "fingerprint": fingerprint})
@@ -243,14 +246,18 @@ def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Seque
                 tx.remove_part(message.info.id, part.id)
 
 
-def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of the messages and of the parts."""
-    messages: list[dict[str, Any]] = []
-    parts: list[dict[str, Any]] = []
+def _rows(history: SessionHistory) -> tuple[Rows, Rows, Rows]:
+    """The rows of the messages, of the parts and of their texts."""
+    messages: Rows = []
+    parts: Rows = []
+    texts: Rows = []
     for message in map(finished_message, history.messages):
-        messages.append(rows.message_row(message.info))
-        parts.extend(map(rows.part_row, message.parts))
-    return messages, parts
+        row, own = rows.message_row(message.info), list(map(rows.part_row, message.parts))
+        created = rows.created_time(row["body"])
+        messages.append(row)
+        parts.extend(own)
+        texts.extend(text for part in own if (text := rows.text_row(part, created)) is not None)
+    return messages, parts, texts
 
 
 def _leave_links(document: SessionDocument) -> list[str]:
