@@ -13,10 +13,11 @@ import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import orjson
 
@@ -136,6 +137,8 @@ class PermissionCheck:
     lease: LeaseOfRun = lambda: None
     owner: str = ""
     """The user to whom the session belongs."""
+    in_order: AbstractAsyncContextManager[Any] = field(default_factory=nullcontext)
+    """Is held until it is decided whether to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,8 @@ class Permissions:
 
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
-        action = await self._decide(check)
+        async with check.in_order:
+            action = await self._decide(check)
         answer = await self._wait(check) if action == "ask" else await self.pending.take_orphan(check.request)
         if action == "deny":
             raise PermissionDenied(rules_for(check.request.permission, check.ruleset))

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
@@ -76,6 +77,10 @@ class ToolHost(Protocol):
     async def require_permission(self, needed: ToolPermission) -> None:
         """Returns when the permission is granted. Raises an error of app.permissions.service if it is denied or rejected."""
         return
+
+    def in_order(self) -> AbstractAsyncContextManager[Any]:
+        """Is held while a call finds out what it needs permission for: the calls of a step ask in their order."""
+        return nullcontext()
 
     async def approved_directories(self) -> list[Path]:
         """The directories outside the project that replies of `always` have allowed."""

@@ -266,7 +266,8 @@ class FileEditor:
             for path in paths:
                 await unsaved.require_saved(ctx, path)
             batch = FileBatch(partial(root_of, ctx))
-            changes = await asyncio.to_thread(plan, batch)
+            async with ctx.host.in_order():
+                changes = await asyncio.to_thread(plan, batch)
             names = [relative_name(ctx, path) for path in paths]
             await ctx.host.require_permission(ToolPermission("edit", names, ["*"], about(changes)))
             require_in_place(ctx, *paths)

@@ -87,8 +87,12 @@ class ToolRun:
                 plugin_decision,
                 self._lease,
                 self.session.owner or "",
+                self.in_order(),
             )
         )
+
+    def in_order(self) -> asyncio.Lock:
+        return self._calls.asking
 
     async def approved_directories(self) -> list[Path]:
         rules = await self._ctx.services.permissions.approved(self.instance.location.project_id, self.session.owner or "")
@@ -173,6 +177,7 @@ class ToolCalls:
     bypass_agent_check: bool = False
     blocked: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _running: TaskSet = field(default_factory=TaskSet, init=False)
 
     @cached_property

@@ -79,6 +79,16 @@ async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> No
         assert [state["status"] for state in await states(app, session)] == ["completed"] * 3
 
 
+async def test_the_calls_of_a_step_ask_in_their_order(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(12)]
+    steps = [[bash(f"echo {name}", name) for name in names], [say()]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session), app.events() as events:
+        await app.prompt_async(session, "Go")
+        await events.until("permission.asked", count=len(names))
+        assert [event.properties["tool"]["callID"] for event in events.of_type("permission.asked")] == names
+        assert [request["tool"]["callID"] for request in await app.get("/permission")] == names
+
+
 async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: Path) -> None:
     steps = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
     async with talking(tmp_path, config=ASK, turns=steps) as (app, session):

@@ -73,7 +73,8 @@ class BashTool(Tool[BashParameters]):
         from app.permissions.shell.analysis import always_patterns, analyse
 
         within = boundary.project_of(ctx)
-        analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
+        async with ctx.host.in_order():
+            analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
         outside = analysis.readable_outside if self._sandbox.is_on else analysis.outside
         shown = {"command": command}
         if outside:

@@ -1,6 +1,7 @@
 """A turn that does nothing but remember: what the tools' tests run against."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ class FakeHost:
         self.on_ask(needed)
         if self.refuse is not None:
             raise self.refuse
+
+    def in_order(self) -> AbstractAsyncContextManager[Any]:
+        return nullcontext()
 
     async def approved_directories(self) -> list[Path]:
         return []
