@@ -1,6 +1,7 @@
 """What a change of one session may do in its transaction: what it writes and, in the same order, what it announces."""
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -8,6 +9,7 @@ import orjson
 from app.events.bus.base import Event
 from app.record.engine import Connection
 from app.record.repositories import message_rows, session_rows, work_rows
+from app.record.repositories.message_rows import StoredMessages
 from app.record.statements import Put
 from app.record.writer import Row, Tx
 from app.schema import event as events
@@ -264,7 +266,12 @@ class SessionTx:
         steps = [row.body for row in stored.parts if row.type == "step-finish"]
         sums = {"of_session": self.session_id, **sums_of_bodies(steps).added()}
         self._announce_created(orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one())))
-        for message in rows.message_values(self.session_id, stored):
+        parts = {message_id: list(group) for message_id, group in groupby(stored.parts, lambda row: row.message_id)}
+        for row in stored.messages:
+            self._announce_message(StoredMessages([row], parts.get(row.id, ())))
+
+    def _announce_message(self, stored: StoredMessages) -> None:
+        for message in rows.message_values(self.session_id, stored):  # none if it is damaged
             self.announce(events.EventMessageUpdated.around_info(self.session_id, orjson.dumps(message["info"])))
             for part in message["parts"]:
                 self.announce(events.EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
