@@ -5,7 +5,6 @@ Only those who may see a session reach a route that names it, or a request that 
 that list things filter them themselves, by `Principal.visible_owner`.
 """
 
-import os
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, cast
@@ -18,6 +17,7 @@ from app.events.telemetry.log_lines import SESSION_OF_LINES
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
 from app.server import Server
 from app.users.principal import OPERATOR, Principal, Role
+from app.util.project_files import resolved
 
 
 def services_of(request: HTTPConnection) -> Server:
@@ -99,8 +99,8 @@ async def directory_to_enter(app: Server, principal: Principal, directory: str |
 
 def _leads_to_own(app: Server, principal: Principal, path: str) -> bool:
     try:
-        return app.workspaces.admits(principal, os.path.realpath(path))
-    except (OSError, ValueError):  # a link on the way became something else while it was read; or the path has a NUL
+        return app.workspaces.admits(principal, resolved(path))
+    except ValueError:  # the path has a NUL
         return False
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from app.permissions.paths import Boundary
 from app.permissions.wildcard import is_plain
 from app.tools.base import ToolContext, ToolError, ToolPermission
-from app.util.project_files import DirectoryReplaced, HeldDirectory
+from app.util.project_files import MAX_PATH, DirectoryReplaced, HeldDirectory
 
 
 def locate(ctx: ToolContext, name: str) -> Path:
@@ -15,6 +15,8 @@ def locate(ctx: ToolContext, name: str) -> Path:
     Raises ToolError for what is another user's, and if the project is another directory by now."""
     if "\0" in name:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
+    if len(name) > MAX_PATH:
+        raise ToolError(f"A file path has at most {MAX_PATH} characters, this one has {len(name)}.")
     bases = _bases(ctx)
     real = Path(project_of(ctx).resolve(name))
     for base in bases:

@@ -24,6 +24,8 @@ MAX_ALL_BYTES = 16 * MAX_BYTES
 MAX_ENTRIES = 10_000
 """In all folders that one reader lists."""
 MAX_DEPTH = 50
+MAX_PATH = 4096
+"""Of a path that Linux takes. A longer one, as in a body or a tool call, takes time by the square of its length to resolve."""
 MAX_NOTED = 100
 
 Within = Callable[[str], bool]
@@ -181,9 +183,10 @@ def path_of(descriptor: int) -> str:
 
 
 def resolved(path: str) -> str:
-    """As `os.path.realpath`. Empty, which is below no directory, if a link on the way cannot be read, as some of `/proc`."""
+    """As `os.path.realpath`. Empty, which is below no directory, if the path is too long, or if a link on the way cannot be read,
+    as some of `/proc`."""
     try:
-        return os.path.realpath(path)
+        return os.path.realpath(path) if len(path) <= MAX_PATH else ""
     except OSError:
         return ""
 

@@ -1,7 +1,6 @@
 """A directory in use, as the agent sees it: its location, configuration, agents, models, tools and snapshots at one moment."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from app.tools.base import Tool
 from app.tools.mcp.servers import McpServers
 from app.tools.plugins.loading import ExtensionStatus
 from app.tools.plugins.runner import HookRunner
-from app.util.project_files import ProjectBounds
+from app.util.project_files import ProjectBounds, resolved
 from app.util.tasks import TaskSet
 from app.workspace.formatters import Formatters
 from app.workspace.lsp.servers import LanguageServers
@@ -171,4 +170,4 @@ class Instance:
     """The tools that turns have chosen from the toolbox, by agent, provider and model."""
 
     def hides(self, path: Path | str) -> bool:
-        return self.may_read is not None and not self.may_read(os.path.realpath(path))
+        return self.may_read is not None and not self.may_read(resolved(str(path)))

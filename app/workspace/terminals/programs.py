@@ -12,6 +12,7 @@ from app.project.sandbox.scope import Program, SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.terminal import PtyInput, PtyShell
 from app.tools.process import UNSUITABLE_SHELLS
+from app.util.project_files import resolved
 
 _SHELLS_FILE = Path("/etc/shells")
 _WITHOUT_THAT_FILE = ("/bin/bash", "/bin/zsh", "/bin/sh")
@@ -92,7 +93,7 @@ def _working_directory(wanted: str | None, workspace: SandboxWorkspace, may_ente
     if wanted and "\0" in wanted:
         raise BadRequest("cwd must not contain NUL", ["cwd"])
     path = Path(os.path.normpath(workspace.directory / (wanted or ".")))
-    real = Path(os.path.realpath(path))
+    real = Path(resolved(str(path)))
     if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not may_enter(str(real)):
         raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
     if not os.path.isdir(real):  # noqa: PTH112  False for a name that is too long, too

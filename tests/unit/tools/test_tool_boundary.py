@@ -31,9 +31,11 @@ def test_a_path_is_located_and_named_from_the_worktree(
     assert (found, relative_name(ctx, found)) == (top / path, name)
 
 
-def test_a_nul_character_is_refused(ctx: ToolContext) -> None:
+def test_what_can_be_no_path_is_refused(ctx: ToolContext) -> None:
     with pytest.raises(ToolError, match="NUL"):
         locate(ctx, "a\0b")
+    with pytest.raises(ToolError, match="at most 4096 characters"):
+        locate(ctx, "a/" * 3_000)
 
 
 async def test_what_is_inside_or_was_named_by_the_user_is_not_asked_for(

@@ -1,4 +1,5 @@
 import os
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +10,16 @@ from exchanging import repeating
 from obstacles import LINKS, SECRET, SPECIAL, put
 
 from app.util import project_files
-from app.util.project_files import MAX_BYTES, BoundedReader, FileRefused, ProjectBounds, anywhere, list_folder, read_bytes
+from app.util.project_files import (
+    MAX_BYTES,
+    BoundedReader,
+    FileRefused,
+    ProjectBounds,
+    anywhere,
+    list_folder,
+    read_bytes,
+    resolved,
+)
 
 FLIPS = 1500
 
@@ -150,3 +160,10 @@ def test_what_is_closed_is_closed_within_the_project_too(tmp_path: Path) -> None
     his_own = ProjectBounds(f"{hugo}/project", "/", lambda: [hugo])
     assert his_own.hold(f"{hugo}/project/x") and his_own.hold_configuration(f"{hugo}/opencode.json")
     assert not his_own.hold(f"{hugo}/x")
+
+
+def test_a_path_that_is_too_long_is_not_resolved() -> None:
+    """It would take minutes."""
+    started = time.process_time()
+    assert resolved("/" + "a/" * 150_000) == "" and resolved("/etc/../usr") == "/usr"
+    assert time.process_time() - started < 2
