@@ -6,7 +6,7 @@ or 7 KB searched in 125,000 lines) only the literal strategy is used, so that no
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
@@ -276,16 +276,25 @@ def _agree(lines: list[str], wanted: list[str]) -> bool:
 
 
 def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:
-    words = needle.text.split()
-    wanted = " ".join(words)
-    pattern: re.Pattern[str] | None = None
+    wanted = " ".join(needle.text.split())
     for index, spaced in enumerate(haystack.spaced):
         if spaced == wanted:
             yield haystack.block(index, 1, needle)
-        elif wanted in spaced and not needle.ends_with_newline:
-            pattern = pattern or re.compile(r"\s+".join(map(re.escape, words)))
-            if match := pattern.search(haystack.lines[index]):
-                yield match[0]
+        elif not needle.ends_with_newline and (at := spaced.find(wanted)) >= 0:
+            yield _unspaced(haystack.lines[index], at, at + len(wanted) - 1)
+
+
+def _unspaced(line: str, first: int, last: int) -> str:
+    """The part of a line by indices of the same line with single spaces; both are of characters of words. A pattern of the words
+    would take time by the square of their number."""
+    words = list(re.finditer(r"\S+", line))
+    starts = list(accumulate((len(word[0]) + 1 for word in words), initial=0))
+
+    def raw(index: int) -> int:
+        number = bisect_right(starts, index) - 1
+        return words[number].start() + index - starts[number]
+
+    return line[raw(first) : raw(last) + 1]
 
 
 def _unescape(text: str) -> str:

@@ -160,6 +160,7 @@ def test_half_of_a_loosely_found_block_s_lines_agree(
         pytest.param("{\n" * 200_000, "{\nx\n}", id="first anchors without last"),
         pytest.param("\n" * 200_000, "\n\nx\n\n", id="blank lines"),
         pytest.param(("a " * 2_000 + "\n") * 1_000, "a  a  " * 1_000 + "b", id="words all alike"),
+        pytest.param(("a  " * 100_000 + "b\n") * 2, "a " * 50_000 + "b", id="words all alike, and found"),
         pytest.param(
             "{\n" + "a" * 2_000_000 + "\n}\n{\n" + "b" * 2_000_000 + "\n}\n", "{\n" + "c" * 100_000 + "\n}", id="long lines"
         ),
