@@ -97,11 +97,11 @@ class ShellReader:
             return False
         self._findings.count(root.descendant_count + script.count("/"))
         self._variables.count(root)
+        self._walk(root, _Context(depth))  # first: raises for a tree in which to find parents would take minutes
         for text in syntax.loose_texts(root):
             self._findings.add_loose(text)
         for text in syntax.unread_code(root):
             self._findings.add_unreadable(text)
-        self._walk(root, _Context(depth))
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
     @contextmanager
@@ -127,6 +127,8 @@ class ShellReader:
             **dict.fromkeys(_OWN_PROCESS, self._expansions),
             **dict.fromkeys(syntax.WORDS - _OWN_PROCESS, self._loose_word),
         }
+        # Once more for each other directory that it may run in: a `cd` that can fail doubles them.
+        self._findings.count((len(self._paths.directories) - 1) * (1 + node.child_count))
         readers.get(node.type, self._statements)(node, context.deeper())
 
     def _statements(self, node: "Node", context: _Context) -> None:

@@ -137,6 +137,9 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
         ("x=\"'" + "\\`" * 60_000 + '"; cat /', "x", 1),
         ("echo ", "\0", 30_000),
         ("cat a@/", "a@/", 43_000),
+        ("", '"<|?', 1_000),
+        *(("ls; cd a", piece, 200) for piece in ("; cd a", "; ls x; cd a")),
+        ("; ".join(f"ls x; cd a{at}" for at in range(14)), "", 1),
     ],
 )
 def test_hostile_commands_are_bounded(start: str, piece: str, times: int, tmp_path: Path) -> None:
