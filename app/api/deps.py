@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.roles import directory_to_enter, principal_of, services_of
+from app.events.bus.base import NEVER_GIVEN, read_number
 from app.events.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.project.location import Location
 from app.schema.base import AnyID
@@ -161,12 +162,7 @@ class PageCursors:
 
     def read(self, cursor: str) -> int:
         """Raises BadRequest."""
-        seq = self._sealed.open(cursor).seq if self._sealed else _read_number(cursor)
-        if seq < 0:
+        seq = self._sealed.open(cursor).seq if self._sealed else read_number(cursor)
+        if seq == NEVER_GIVEN:
             raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
         return seq
-
-
-def _read_number(text: str) -> int:
-    """Negative if the text is no number of 64 bits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -60,8 +60,12 @@ def read_cursor(cursor: str) -> EventId:
     """An event's id, or the number in an `id:` line, which stands for all that is made of the event too."""
     if written := _WRITTEN.fullmatch(cursor):
         return EventId(int(written[1], 16), int(written[2], 16))
-    is_number = cursor.isascii() and cursor.isdigit() and len(cursor) < 19
-    return EventId(int(cursor) if is_number else NEVER_GIVEN, UNKNOWN_MARK)
+    return EventId(read_number(cursor), UNKNOWN_MARK)
+
+
+def read_number(text: str) -> int:
+    """NEVER_GIVEN if the text is no number of 64 bits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else NEVER_GIVEN
 
 
 @dataclass(frozen=True, slots=True)
