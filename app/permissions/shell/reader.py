@@ -127,8 +127,8 @@ class ShellReader:
             **dict.fromkeys(_OWN_PROCESS, self._expansions),
             **dict.fromkeys(syntax.WORDS - _OWN_PROCESS, self._loose_word),
         }
-        # Once more for each other directory that it may run in: a `cd` that can fail doubles them.
-        self._findings.count((len(self._paths.directories) - 1) * (1 + node.child_count))
+        # More for each other directory that it may run in, whose links are followed: a `cd` that can fail doubles them.
+        self._findings.count(3 * (len(self._paths.directories) - 1) * (1 + node.child_count))
         readers.get(node.type, self._statements)(node, context.deeper())
 
     def _statements(self, node: "Node", context: _Context) -> None:
