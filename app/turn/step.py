@@ -29,6 +29,7 @@ from app.providers.base import (
 )
 from app.providers.catalogue import tokens_and_cost
 from app.providers.estimate import estimate, estimate_request
+from app.record.writer import StaleLease
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, ReasoningPart, Running, StepStartPart, TextPart, ToolPart
@@ -93,7 +94,8 @@ class Step:
         except ProviderFailure as failure:
             await self._fail(to_message_error(failure))
         except Exception as error:
-            log.exception("a step failed")
+            if not isinstance(error, StaleLease):  # the turn goes on elsewhere
+                log.exception("a step failed")
             await self._fail(to_message_error(error))
 
     async def resume(self, parts: Sequence[Part]) -> None:

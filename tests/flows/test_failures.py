@@ -306,7 +306,9 @@ async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dic
 # A session that another server takes over.
 
 
-async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(tmp_path: Path) -> None:
+async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     taken_over = asyncio.Event()
     steps = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
     async with talking(tmp_path, turns=steps, title="Named") as (app, session):
@@ -327,4 +329,5 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
         with closing(sqlite3.connect(database)) as connection:
             rows = connection.execute("SELECT role FROM message WHERE open ORDER BY seq").fetchall()
         assert rows == [("user",), ("assistant",)]
+        assert not [record for record in caplog.records if record.exc_info], "nothing has failed"
         other.release()
