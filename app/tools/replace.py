@@ -18,6 +18,7 @@ MAX_LOOSE_WORK = 1_000_000_000
 _COST_OF_A_LINE = 1_000
 MAX_CANDIDATES = 1_000
 MAX_SIMILARITY_COMPARISONS = 50_000
+MAX_COMPARED_LINES = 1_000_000
 _COMPARED_CHARS = 2_000
 _SIMILAR_ENOUGH = 0.3
 _ALIKE_ENOUGH = 0.65
@@ -210,9 +211,10 @@ def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
     if count < _ANCHORED_LINES:
         return
     first, last = needle.trimmed[0], needle.trimmed[-1]
-    for start in range(len(haystack) - count + 1):
-        anchored = haystack.trimmed[start] == first and haystack.trimmed[start + count - 1] == last
-        if anchored and _half_equal(haystack.trimmed[start + 1 : start + count - 1], needle.trimmed[1:-1]):
+    starts = (start for start in range(len(haystack) - count + 1) if haystack.trimmed[start] == first)
+    anchored = (start for start in starts if haystack.trimmed[start + count - 1] == last)
+    for start in islice(anchored, MAX_COMPARED_LINES // count):
+        if _half_equal(haystack.trimmed[start + 1 : start + count - 1], needle.trimmed[1:-1]):
             yield haystack.block(start, count, needle)
             return
 

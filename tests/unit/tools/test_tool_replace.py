@@ -158,6 +158,7 @@ def test_half_of_a_loosely_found_block_s_lines_agree(
         pytest.param("a" * 1_000_000, "a" * 1_000 + " b", id="one line"),
         pytest.param("{\nx\n}\n" * 50_000, "{\nnothing like it\n}", id="too many anchored blocks"),
         pytest.param("{\n" * 200_000, "{\nx\n}", id="first anchors without last"),
+        pytest.param("{\n" * 22_000, "{\n" + "xx\n" * 10_000 + "{", id="all lines are anchors"),
         pytest.param("\n" * 200_000, "\n\nx\n\n", id="blank lines"),
         pytest.param(("a " * 2_000 + "\n") * 1_000, "a  a  " * 1_000 + "b", id="words all alike"),
         pytest.param(("a  " * 100_000 + "b\n") * 2, "a " * 50_000 + "b", id="words all alike, and found"),
@@ -171,7 +172,7 @@ def test_no_input_hangs(content: str, old: str) -> None:
     start = time.process_time()
     with pytest.raises((OldStringNotFound, OldStringAmbiguous)):
         replace(content, old, "new")
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10
 
 
 def test_too_much_work_leaves_the_literal_strategy() -> None:
