@@ -161,12 +161,9 @@ async def get(who: Who, instance: CurrentInstance) -> Response:
 
 
 @configuration.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
-async def update(app: AppServices, workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
-    """Change the directory's own configuration file; keys that the body does not name stay as they are.
-
-    Turns go on. Clients are told by `server.instance.disposed`."""
+async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
+    """Change the directory's own configuration file; keys that the body does not name stay as they are."""
     await workspace.patch_config(body)
-    await app.disposal.announce(workspace.location.directory)
     return _shown((await workspace.config()).config)
 
 
@@ -178,12 +175,8 @@ async def get_global(who: Who) -> Response:
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
-    """Change the user's own configuration file; keys that the body does not name stay as they are.
-
-    Turns go on. Clients are told by `server.instance.disposed` and `global.disposed`."""
-    config = await patch_global_config(app.database.locks, body)
-    await app.disposal.announce_all()
-    return _shown(config)
+    """Change the user's own configuration file; keys that the body does not name stay as they are."""
+    return _shown(await patch_global_config(app.database.locks, body))
 
 
 def _shown(config: Config, *, may_manage: bool = True) -> Response:

@@ -209,14 +209,14 @@ class EventServerResync(AnnouncedEvent):
 
 
 class EventServerInstanceDisposed(AnnouncedEvent):
-    """The directory was closed, and what ran there aborted; or its configuration has changed. The next request reads it anew."""
+    """The directory was closed: what ran there is aborted. The next request opens it anew."""
 
     type: Literal["server.instance.disposed"] = "server.instance.disposed"
     properties: OfDirectory
 
 
 class EventGlobalDisposed(AnnouncedEvent):
-    """All directories were closed, by `POST /global/dispose`, or the configuration of all has changed."""
+    """All directories were closed, by `POST /global/dispose`."""
 
     type: Literal["global.disposed"] = "global.disposed"
     properties: Nothing = Nothing()

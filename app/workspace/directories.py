@@ -89,17 +89,9 @@ class Disposal:
         held = await self._live.store.query(work_rows.held_sessions, directory)
         await self._abort([*self._live.of_directory(directory), *held])
         await self._terminals.end_all(directory)
-        await self._states.dispose(directory, OWN_STATES, _disposed(directory))
+        disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
+        await self._states.dispose(directory, OWN_STATES, disposed)
         await self._instances.forget(directory)
-
-    async def announce(self, *directories: str) -> None:
-        """Tells clients to read again what the configuration gives. Nothing is aborted: OpenCode has no other event for it."""
-        for directory in directories:
-            await self._states.announce(directory, _disposed(directory))
-
-    async def announce_all(self) -> None:
-        await self.announce(*self._instances.workspaces.open_directories())
-        await self._states.announce("global", EventGlobalDisposed())
 
     async def all(self) -> None:
         """Directories that are open on other servers alone are forgotten there without an event of their own."""
@@ -112,10 +104,6 @@ class Disposal:
 
     async def _abort(self, sessions: Iterable[str]) -> None:
         await asyncio.gather(*(self._live.abort(session_id) for session_id in set(sessions)))
-
-
-def _disposed(directory: str) -> EventServerInstanceDisposed:
-    return EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
 
 
 class DirectoryBusy(ServiceError):

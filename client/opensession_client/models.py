@@ -462,7 +462,7 @@ class EventFileEdited(Wire):
 
 
 class EventGlobalDisposed(Wire):
-    """All directories were closed, by `POST /global/dispose`, or the configuration of all has changed."""
+    """All directories were closed, by `POST /global/dispose`."""
 
     id: str
     type: Literal["global.disposed"] = "global.disposed"
@@ -654,7 +654,7 @@ class EventServerHeartbeat(Wire):
 
 
 class EventServerInstanceDisposed(Wire):
-    """The directory was closed, and what ran there aborted; or its configuration has changed. The next request reads it anew."""
+    """The directory was closed: what ran there is aborted. The next request opens it anew."""
 
     id: str
     type: Literal["server.instance.disposed"] = "server.instance.disposed"

@@ -336,8 +336,7 @@ def config_get(*, directory: str | None = None) -> Operation[models.Config]:
 def config_update(body: dict[str, Any], *, directory: str | None = None) -> Operation[models.Config]:
     """PATCH /config
 
-    Change the directory's own configuration file; keys that the body does not name stay as they are. Turns go on. Clients are
-    told by `server.instance.disposed`.
+    Change the directory's own configuration file; keys that the body does not name stay as they are.
     """
     return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
 
@@ -461,8 +460,7 @@ def global_config_get() -> Operation[models.Config]:
 def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
     """PATCH /global/config
 
-    Change the user's own configuration file; keys that the body does not name stay as they are. Turns go on. Clients are told
-    by `server.instance.disposed` and `global.disposed`.
+    Change the user's own configuration file; keys that the body does not name stay as they are.
     """
     return Operation("PATCH", "/global/config", models.Config, body=body)
 
