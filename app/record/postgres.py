@@ -8,8 +8,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
@@ -19,12 +18,12 @@ from app.util.tasks import LoopHeartbeat, ProcessLocks
 
 T = TypeVar("T")
 
+Begin = Callable[[], AbstractContextManager[Connection]]
+
 RECONNECT_SECONDS = 5.0
 """Longer than a server goes on with its turns without a heartbeat: then they are taken over, rather than ended with an error."""
 RECONNECT_PAUSE_SECONDS = 0.1
 
-WRITES = "writes"
-"""The execution option of an engine whose transactions write."""
 TRANSACTION = "transaction"
 """The key under which a connection notes its transaction's number."""
 
@@ -47,8 +46,9 @@ class Reconnecting:
     """Begins again, for a while, if the connection is lost before the commit, as when the database is restarted. If it is lost
     during the commit, asks the database for the outcome."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, begin: Begin) -> None:
         self._engine = engine
+        self._begin = begin
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Raises OutcomeUnknown."""
@@ -56,7 +56,7 @@ class Reconnecting:
         while True:
             committing: list[int | None] = []  # the transaction's number, once it is to be committed
             try:
-                with self._engine.begin() as connection:
+                with self._begin() as connection:
                     result = work(connection)
                     committing.append(connection.info.pop(TRANSACTION, None))
                 return result
@@ -76,7 +76,7 @@ class Reconnecting:
         deadline = time.monotonic() + RECONNECT_SECONDS
         while True:
             try:
-                with self._engine.execution_options(**{WRITES: False}).connect() as connection:
+                with self._engine.connect() as connection:
                     outcome = connection.execute(_OUTCOME, {"number": number}).scalar_one()
             except SQLAlchemyError as error:
                 if not is_disconnected(error):
@@ -147,16 +147,13 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         connect_args={"client_encoding": "utf8", **limits},
     )
     event.listen(engine, "connect", configure)
-    event.listen(engine, "begin", partial(_wait_for_writers, timeout_ms))
     return engine
 
 
-def _wait_for_writers(timeout_ms: int, connection: Connection) -> None:
+def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
     """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
     reads stays valid until it commits. Each writer notes its transaction's number, by which the outcome is found. Looks now and
     then whether the present writer stands still."""
-    if not connection.get_execution_options().get(WRITES):
-        return
     deadline = time.monotonic() + timeout_ms / 1000
     # The function after FROM runs first, so this wait has a limit of its own.
     lock = (

@@ -28,7 +28,7 @@ from app import cli
 from app.record.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
 from app.record.maintenance import check
 from app.record.migrate import HEAD, require_current, upgrade
-from app.record.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown, postgres_engine
+from app.record.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown, postgres_engine, wait_for_writers
 from app.record.tables import EVENT, SESSION
 from app.record.writer import Lease, Tx, Work
 from app.schema.errors import SessionBusy
@@ -306,8 +306,10 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
 async def test_a_lock_held_too_long_is_given_up_on(url: str) -> None:
     """A server that hangs in its transaction does not hang the others."""
     hanging, waiting = (postgres_engine(make_url(url), 1, 100) for _ in range(2))
-    with transaction(hanging, writes=True), pytest.raises(StorageError, match="lock timeout"), transaction(waiting, writes=True):
-        pass
+    with hanging.begin() as holding, waiting.begin() as held_up:
+        wait_for_writers(holding, 100)
+        with pytest.raises(StorageError, match="lock timeout"):
+            wait_for_writers(held_up, 100)
     for engine in (hanging, waiting):
         engine.dispose()
 
