@@ -38,7 +38,6 @@ OTHER_STATUS = {
     "v2.pty.connectToken": _TICKET,
     "pty.connect": _SOCKET,
     "v2.pty.connect": _SOCKET,
-    "v2.integration.connect.key": "OpenCode's own provider is not here",
     "v2.integration.connect.oauth": _OAUTH,
     "v2.integration.attempt.status": _OAUTH,
     "v2.integration.attempt.complete": _OAUTH,
