@@ -9,6 +9,7 @@ from itertools import permutations, takewhile
 from posixpath import basename
 
 from app.permissions.wildcard import matches
+from app.util.project_files import MAX_PATH
 
 _TWO_WORDS = """
 bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go gradle helm heroku hugo ip kind
@@ -52,8 +53,6 @@ _MAX_PERMUTED = 3
 _MAX_LETTERS = 6
 _MAX_ARGUMENTS = 100
 """Arguments of a command that are put in other orders; the rest is left out."""
-_MAX_PATH = 4096
-"""Characters of the longest path that can name a program."""
 _MAX_MENTION = 255
 """Characters of a rule's word that are looked for, and of a command's that are put in other orders; the rest is ignored."""
 
@@ -151,7 +150,7 @@ class NamedPrograms:
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
         # After the last `[…]` each character but `*` stands for one character, so a shorter name cannot match.
         shortest = len(glob.rpartition("]")[2].replace("*", ""))
-        return is_glob and any(shortest <= len(name) <= _MAX_PATH and fnmatchcase(name, glob) for name in self._names)
+        return is_glob and any(shortest <= len(name) <= MAX_PATH and fnmatchcase(name, glob) for name in self._names)
 
     def mentioned_in(self, text: str) -> Iterator[str]:
         """The patterns whose program is in the text as a word, as are the literal words that follow it (`git push*`)."""

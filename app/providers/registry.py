@@ -54,7 +54,7 @@ async def metered(send: SendRequest, name: str, budgets: Budgets, request: Model
         await budgets.require(name)
     except BudgetUsedUp as used_up:
         raise ApiFailure(str(used_up), status=402) from None
-    used: Usage | None = Usage()
+    used: Usage | None = Usage()  # nothing before the answer begins; None, for unknown, from then until its end
     answered = ""
     try:
         async with aclosing(send(request)) as events:

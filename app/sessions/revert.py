@@ -174,8 +174,7 @@ class Reverts:
 
 
 def remove_reverted(tx: SessionTx, session: Session) -> None:
-    """Removes the reverted messages for good. Raises PromptsKeptOut while the revert is unfinished: its files are
-    put back first."""
+    """Removes the reverted messages for good. Raises PromptsKeptOut while the revert is unfinished: its files come back first."""
     revert = session.revert
     if revert is None:
         return

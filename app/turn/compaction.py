@@ -1,7 +1,6 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -29,8 +28,6 @@ from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text
-
-log = logging.getLogger(__name__)
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."
@@ -227,15 +224,11 @@ def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
 
 
 async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_tokens: int | None) -> None:
-    """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model. A failure must not end the
-    turn."""
+    """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model."""
     if ctx.instance.config.compaction.prune is False:
         return
-    try:
-        if pruned := list(map(_pruned, prunable_calls(history, usable_tokens))):
-            await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.put_parts(*pruned))
-    except Exception:
-        log.exception("could not bring old tool outputs up to date")
+    if pruned := list(map(_pruned, prunable_calls(history, usable_tokens))):
+        await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.put_parts(*pruned))
 
 
 def _pruned(part: ToolPart) -> Row:

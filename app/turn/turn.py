@@ -13,6 +13,7 @@ from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithPa
 from app.schema.model import Agent, Model
 from app.schema.part import AgentPart, ToolPart
 from app.schema.session import Busy
+from app.sessions.summary import logged
 from app.tools.base import Tool
 from app.tools.builtin.conversation import TaskTool
 from app.tools.external import mcp_tools
@@ -49,7 +50,8 @@ class Turn:
             async with deadline.limit():
                 await self._loop()
             if self._last_request is not None:
-                await compaction.prune(self._ctx, *self._last_request)
+                pruning = compaction.prune(self._ctx, *self._last_request)
+                await logged(self._ctx.session_id, "old tool outputs", pruning)
         except asyncio.CancelledError:
             await self._answer_cancelled()
             raise

@@ -147,8 +147,7 @@ class LspClient:
 
 @asynccontextmanager
 async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
-    """Runs the program during the block. `settings`: what it gets when it asks for its
-    configuration. Raises OSError."""
+    """Runs the program during the block. `settings`: what it gets when it asks for its configuration. Raises OSError."""
     async with start(program, stdin=PIPE, stderr=DEVNULL) as (process, output):
         yield_processor(process.pid)
         assert process.stdin is not None
