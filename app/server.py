@@ -55,14 +55,11 @@ from app.transfer.backup.placing import open_database
 from app.transfer.webhooks.dispatcher import WebhookDispatcher
 from app.transfer.webhooks.service import Webhooks
 from app.transfer.webhooks.worker import WebhookOwners
-from app.turn.context.system import InstructionPages
-from app.turn.intake.command import Commands
 from app.turn.intake.intake import Intake
 from app.turn.intake.prompt_parts import PromptParts
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
-from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
@@ -74,8 +71,11 @@ from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
+from app.workspace.commands import Commands
 from app.workspace.directories import DirectoryFollower, Disposal
+from app.workspace.housekeeping import Housekeeping
 from app.workspace.instances import Instances, ModelSources
+from app.workspace.instructions import InstructionPages
 from app.workspace.lsp.servers import LspSettings
 from app.workspace.terminals.programs import TerminalPrograms
 from app.workspace.terminals.terminals import Terminals

@@ -23,10 +23,10 @@ from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.server import Server
 from app.tools.plugins.loading import ExtensionStatus
-from app.turn.intake.command import all_commands
 from app.users.principal import Principal
 from app.util import environment
 from app.util.secrets import masked
+from app.workspace.commands import all_commands
 from app.workspace.vcs.worktrees import init_repository
 from app.workspace.workspace import patch_global_config, read_global_config
 

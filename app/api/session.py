@@ -51,7 +51,6 @@ from app.sessions.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
 from app.util.project_files import resolved
-from app.workspace.agents import find as find_agent
 
 routes = router("/session", 400, tags=["session"])
 actions = router("/session/{sessionID}", 400, 404, tags=["session"])
@@ -104,7 +103,7 @@ async def create(
     """An unknown agent or model is refused, as in a prompt."""
     wanted = body or CreateInput()
     if wanted.agent is not None:
-        find_agent(instance.agents, wanted.agent)
+        instance.agent(wanted.agent)
     if wanted.model is not None:
         instance.models.find(ModelRef(provider_id=wanted.model.provider_id, model_id=wanted.model.id))
     if wanted.parent_id is not None:

@@ -37,12 +37,12 @@ from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.sessions.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.turn.context.system import InstructionScope, read_files
 from app.util.data_files import PrivateJson, volume_id
 from app.util.environment import minimal
 from app.util.git_obstacles import obstacle
 from app.util.project_files import HeldDirectory
 from app.workspace.formatters import Formatters
+from app.workspace.instructions import InstructionScope, read_files
 from app.workspace.lsp.kinds import programs_found
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")

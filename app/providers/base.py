@@ -248,7 +248,7 @@ class Provider(Protocol):
     """One connection to a provider: an adapter with its key, base URL and headers."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Sends one request, without retries: app.turn.retry decides those. Raises a ProviderFailure. Closing the generator or
+        """Sends one request, without retries: `retry.py` decides those. Raises a ProviderFailure. Closing the generator or
         cancelling the task that reads it closes the connection."""
         ...
 

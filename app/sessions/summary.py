@@ -7,7 +7,8 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -20,7 +21,8 @@ from app.record.repositories import message_rows
 from app.record.tables import parsed
 from app.record.writer import StaleLease
 from app.schema.errors import NotFound
-from app.schema.message import UserMessage, UserSummary
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage, UserSummary
+from app.schema.part import PatchPart
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.sessions.rows import json_array, message_row
 from app.sessions.session_tx import SessionTx
@@ -287,3 +289,79 @@ def _prompt_basis(stored: _DiffBasis, prompt_id: str, trees: _TreeSpan) -> str:
 def relative(file: str, worktree: str) -> str:
     path = Path(file)
     return str(path.relative_to(worktree)) if path.is_relative_to(worktree) else file
+
+
+# The diffs during a turn: what each step changed is announced as the turn goes on.
+
+MIN_PAUSE_SECONDS = 1.0
+BYTES_PER_SECOND = 200_000
+"""Limits the announced bytes, because each update announces the session's whole diff."""
+
+StepTrees = tuple[str | None, str | None]
+"""The worktree's snapshots before and after a step; None for a missing one."""
+
+
+@dataclass(eq=False)
+class TurnDiffs:
+    """One update runs at a time, in a task that may outlive the turn. Requests during an update, or during the pause after it,
+    share the next one. `basis`: the stored diffs' basis, as the newest step found it."""
+
+    _summaries: Summaries
+    _tasks: SessionTasks
+    _location: Location
+    _trees: TreeDiffs | None
+    _session_id: str
+    _requested: dict[str, None] = field(default_factory=dict)
+    _finishing: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+    basis: str | None = None
+
+    async def begin(self, trees: StepTrees) -> None:
+        """To be called when the session's first step closes: if it changed nothing, the commit of its end has an empty diff."""
+        before, after = trees
+        if before == after:
+            put = self._summaries.put_empty(self._location, self._session_id, after)
+            self.basis = await logged(self._session_id, "diff", put)
+
+    def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
+        """To be called at the end of a step of the prompt, with the step's trees if they are known. Returns at once. Starts no
+        update if the stored diffs have all that the step changed."""
+        if trees is not None and trees[0] == trees[1] and covers_tree(self.basis, trees[1]):
+            return
+        self._requested[prompt_id] = None
+        if self._task is None or self._task.done():
+            self._task = self._tasks.start(self._session_id, "diff", self._run())
+
+    def finish(self) -> asyncio.Task[None] | None:
+        """Ends the pauses. Returns the task that ends when all requested diffs are stored; None without a request."""
+        self._finishing.set()
+        return self._task
+
+    async def _run(self) -> None:
+        while self._requested:
+            requested, self._requested = self._requested, {}
+            sent = 0
+            for prompt_id in requested:
+                update = self._summaries.update(self._location, self._trees, self._session_id, prompt_id)
+                sent += await logged(self._session_id, "diff", update) or 0
+            if sent:
+                await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._finishing.wait()
+
+
+def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:
+    """The previous prompt if its turn changed files and its diffs are missing, because its server was killed."""
+    changed = False
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage):
+            changed = changed or (
+                message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
+            )
+        elif message.info.id != prompt_id:
+            has_diffs = message.info.summary is not None and bool(message.info.summary.diffs)
+            return message.info.id if changed and not has_diffs else None
+    return None

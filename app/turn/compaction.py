@@ -6,6 +6,7 @@ from functools import partial
 
 from app.providers.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
 from app.providers.estimate import estimate, estimate_messages
+from app.providers.shorten import cut_middle, shortened
 from app.record.writer import Row
 from app.schema.errors import unknown
 from app.schema.event import EventSessionCompacted, OfSession
@@ -18,7 +19,7 @@ from app.turn import ends, hooks
 from app.turn.context import window
 from app.turn.context.history import synthetic_text, to_model_messages
 from app.turn.context.system import assemble
-from app.turn.context.window import COMPACTION_AGENT, cut_middle, request_options, shortened
+from app.turn.context.window import COMPACTION_AGENT, request_options
 from app.turn.decide import is_final, newest
 from app.turn.ends import to_message_error
 from app.turn.part_writer import PartWriter
@@ -26,7 +27,6 @@ from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
-from app.workspace.agents import find as find_agent
 from app.workspace.agents import prompt_text
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
@@ -82,7 +82,7 @@ async def request(
 
 async def run(ctx: TurnContext, user: UserMessage, *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
-    agent = find_agent(ctx.instance.agents, COMPACTION_AGENT)
+    agent = ctx.instance.agent(COMPACTION_AGENT)
     wanted = agent.model or user.model
     model = ctx.instance.models.find(wanted)
     message = ctx.new_assistant(user, agent.name, wanted, summary=True)

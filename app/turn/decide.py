@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar
 
 from app.schema.errors import MessageError, StructuredOutputData, StructuredOutputError, unknown
@@ -81,10 +82,8 @@ def newest(history: Sequence[MessageWithParts], kind: type[M]) -> M | None:
 
 
 def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    for message in reversed(history):
-        if isinstance(message.info, AssistantMessage) and message.info.finish:
-            return message.info
-    return None
+    answers = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    return next((answer for answer in answers if answer.finish), None)
 
 
 def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:
@@ -123,12 +122,7 @@ def _stuck_reason(history: Sequence[MessageWithParts]) -> str | None:
 
 def since_user(history: Sequence[MessageWithParts]) -> list[MessageWithParts]:
     """The steps since the newest prompt, oldest first."""
-    steps: list[MessageWithParts] = []
-    for message in reversed(history):
-        if isinstance(message.info, UserMessage):
-            break
-        steps.insert(0, message)
-    return steps
+    return list(takewhile(lambda message: not isinstance(message.info, UserMessage), reversed(history)))[::-1]
 
 
 def _is_empty(step: MessageWithParts) -> bool:

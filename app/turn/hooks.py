@@ -20,7 +20,6 @@ from app.schema.permission import Action, PermissionRequest
 from app.tools.base import ToolError, ToolResult
 from app.tools.plugins.runner import HookFailed, HookRunner
 from app.util import ids
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 Json = dict[str, Any]
@@ -78,7 +77,7 @@ def _changed_message(instance: Instance, before: UserMessage, output: Json) -> M
     changed = UserMessage.model_validate(output["message"])
     if (changed.id, changed.session_id) != (before.id, before.session_id):
         raise ValueError("a message keeps its id and its session")
-    find_agent(instance.agents, changed.agent)
+    instance.agent(changed.agent)
     if changed.model != before.model:
         instance.models.find(changed.model)
     return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))

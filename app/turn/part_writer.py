@@ -32,6 +32,7 @@ from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.sessions.usage import StepUsage
 from app.tools.base import ToolResult
+from app.turn.ends import interrupted_part
 from app.util import clock, ids
 
 ABORTED = "Tool execution aborted"
@@ -124,11 +125,9 @@ class PartWriter:
         assert isinstance(part, TextPart | ReasoningPart)
         return part
 
-    def end_block(self, block: str, metadata: Metadata | None, text: str | None = None) -> TextPart | ReasoningPart:
-        """Returns the finished part: a copy, because frames of the streaming part may still be unsent. `text` replaces what was
-        streamed.
-
-        A reasoning block without text and metadata, which some models send, is not stored."""
+    def end_block(self, block: str, metadata: Metadata | None, text: str | None = None) -> None:
+        """Puts a copy of the part, because frames of the streaming part may still be unsent. `text` replaces what was streamed. A
+        reasoning block without text and metadata, which some models send, is not stored."""
         streamed = self.open_text(block)
         del self.open[block]
         text = streamed.text if text is None else text
@@ -138,14 +137,11 @@ class PartWriter:
         self._attempt[self._attempt.index(streamed)] = part
         if isinstance(part, TextPart) or part.text or part.metadata:
             self.put(part)
-        return part
 
     # Tools.
 
-    def tool_pending(self, call_id: str, tool: str) -> ToolPart:
-        part = self._new_tool(call_id, tool)
-        self.put(part)
-        return part
+    def tool_pending(self, call_id: str, tool: str) -> None:
+        self.put(self._new_tool(call_id, tool))
 
     def tool_running(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: Metadata | None = None) -> ToolPart:
         part = self._tools.get(call_id) or self._new_tool(call_id, tool)
@@ -229,7 +225,7 @@ class PartWriter:
 
     def finish_open_parts(self) -> None:
         """Ends open text with its present content, and running tools as aborted. Writes values again that could not be stored."""
-        unfinished = [_ended(part) for part in map(self.open_text, self.open) if part.text]
+        unfinished = [ended for part in map(self.open_text, self.open) if part.text and (ended := interrupted_part(part))]
         self.open.clear()
         if self.chain.failure is None:
             for part in unfinished:
@@ -252,8 +248,3 @@ class PartWriter:
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}
-
-
-def _ended(part: TextPart | ReasoningPart) -> TextPart | ReasoningPart:
-    now = clock.now_ms()
-    return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
+from app.providers import retry
 from app.providers.base import (
     AnswerTooLarge,
     BlockOrCall,
@@ -34,11 +35,12 @@ from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, ReasoningPart, Running, StepStartPart, TextPart, ToolPart
 from app.schema.session import Busy, Retry
-from app.turn import hooks, retry
+from app.sessions.summary import StepTrees
+from app.turn import hooks
 from app.turn.context.window import counted
 from app.turn.ends import to_message_error
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import StepTrees, TurnContext
+from app.turn.turn_context import TurnContext
 from app.util import clock
 
 log = logging.getLogger(__name__)

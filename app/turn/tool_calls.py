@@ -37,12 +37,12 @@ from app.tools.base import (
 from app.tools.structured_output import STRUCTURED_OUTPUT
 from app.tools.text_file import json_text, json_value
 from app.turn import hooks
-from app.turn.context import system
 from app.turn.decide import since_user
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids
 from app.util.tasks import TaskSet
+from app.workspace import instructions
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class ToolRun:
         await self._ctx.services.store.write(self.session.id, directory, lambda tx: tx.put_todos(todos))
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
-        return await system.nearby(path, system.InstructionScope.of(self.instance), self._calls.seen_instructions)
+        return await instructions.nearby(path, instructions.InstructionScope.of(self.instance), self._calls.seen_instructions)
 
     async def file_edited(self, path: Path) -> None:
         event = EventFileEdited(properties=FileRef(file=json_text(str(path))))
@@ -189,7 +189,7 @@ class ToolCalls:
     @cached_property
     def seen_instructions(self) -> set[str]:
         """Files that the model has been sent."""
-        return system.seen_in(self.ctx.history)
+        return instructions.seen_in(self.ctx.history)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model."""

@@ -13,7 +13,7 @@ from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithPa
 from app.schema.model import Agent, Model
 from app.schema.part import AgentPart, ToolPart
 from app.schema.session import Busy
-from app.sessions.summary import logged
+from app.sessions.summary import logged, prompt_without_diffs
 from app.tools.base import Tool
 from app.tools.builtin.conversation import TaskTool
 from app.tools.external import mcp_tools
@@ -26,9 +26,9 @@ from app.turn.decide import RequestAnswer, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import TurnContext, prompt_without_diffs
+from app.turn.turn_context import TurnContext
 from app.util import ids
-from app.workspace.agents import find as find_agent
+from app.workspace import instructions
 from app.workspace.agents import prompt_text, subagents_for
 
 DIFF_TIMEOUT_SECONDS = 1.0
@@ -122,7 +122,7 @@ class Turn:
 
     async def _run_step(self, user: UserMessage, model: Model) -> Step:
         ctx = self._ctx
-        agent = find_agent(ctx.instance.agents, user.agent)
+        agent = ctx.instance.agent(user.agent)
         ctx.record.agent, ctx.record.provider, ctx.record.model = agent.name, model.provider_id, model.id
         message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
@@ -141,7 +141,7 @@ class Turn:
         asked = await ctx.store.message(ctx.session_id, message.parent_id)
         prompt = asked.info
         assert isinstance(prompt, UserMessage)
-        agent, model = find_agent(ctx.instance.agents, message.agent), ctx.instance.models.find(prompt.model)
+        agent, model = ctx.instance.agent(message.agent), ctx.instance.models.find(prompt.model)
         writer, tools = PartWriter(ctx.store, ctx.directory, message), await self._tools(prompt, agent, model, message)
         calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=_names_agent([asked], prompt))
         step = Step(ctx, calls)
@@ -169,7 +169,7 @@ class Turn:
 
     async def _request(self, user: UserMessage, agent: Agent, model: Model, calls: ToolCalls) -> ModelRequest:
         instance, history = self._ctx.instance, self._ctx.history
-        instructed = await system.blocks(system.InstructionScope.of(instance), self._ctx.services.instruction_pages)
+        instructed = await instructions.blocks(instructions.InstructionScope.of(instance), self._ctx.services.instruction_pages)
         call = [system.environment(instance.location, model), *instructed]
         reminded = await hooks.messages(instance.extensions.hooks, remind(history, agent, self._steps))
         messages = to_model_messages(reminded, model)
@@ -218,7 +218,7 @@ def _names_agent(history: Sequence[MessageWithParts], prompt: UserMessage) -> bo
 
 async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
     asked, user = task.task, task.user
-    agent, wanted = find_agent(ctx.instance.agents, user.agent), asked.model or user.model
+    agent, wanted = ctx.instance.agent(user.agent), asked.model or user.model
     model = ctx.instance.models.find(wanted)
     message = ctx.new_assistant(user, asked.agent, wanted)
     writer = PartWriter(ctx.store, ctx.directory, message)

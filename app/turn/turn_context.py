@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,99 +11,25 @@ from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.part import ModelRef, Part, PatchPart
+from app.schema.part import ModelRef, Part
 from app.schema.session import Session
 from app.sessions.live import LiveSession
 from app.sessions.rows import message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.summary import SessionTasks, Summaries, covers_tree, logged
+from app.sessions.summary import SessionTasks, Summaries, TurnDiffs
 from app.tools.base import TaskParameters, ToolResult
 from app.tools.toolbox import Toolbox
 from app.tools.truncation import OutputStore
-from app.turn.context.system import InstructionPages
 from app.turn.decide import newest
 from app.turn.ends import Deadline, new_answer, put_error
 from app.turn.titles import Titles
 from app.util import clock, ids
 from app.workspace.instance import Instance
+from app.workspace.instructions import InstructionPages
 
 if TYPE_CHECKING:
     from app.turn.tool_calls import ToolRun
-
-
-MIN_PAUSE_SECONDS = 1.0
-BYTES_PER_SECOND = 200_000
-"""Limits the announced bytes, because each update announces the session's whole diff."""
-
-
-StepTrees = tuple[str | None, str | None]
-"""The worktree's snapshots before and after a step; None for a missing one."""
-
-
-@dataclass(eq=False)
-class TurnDiffs:
-    """One update runs at a time, in a task that may outlive the turn. Requests during an update, or during the pause after it,
-    share the next one. `basis`: the stored diffs' basis, as the newest step found it."""
-
-    _summaries: Summaries
-    _tasks: SessionTasks
-    _instance: Instance
-    _session_id: str
-    _requested: dict[str, None] = field(default_factory=dict)
-    _finishing: asyncio.Event = field(default_factory=asyncio.Event)
-    _task: asyncio.Task[None] | None = None
-    basis: str | None = None
-
-    async def begin(self, trees: StepTrees) -> None:
-        """To be called when the session's first step closes: if it changed nothing, the commit of its end has an empty diff."""
-        before, after = trees
-        if before == after:
-            put = self._summaries.put_empty(self._instance.location, self._session_id, after)
-            self.basis = await logged(self._session_id, "diff", put)
-
-    def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
-        """To be called at the end of a step of the prompt, with the step's trees if they are known. Returns at once. Starts no
-        update if the stored diffs have all that the step changed."""
-        if trees is not None and trees[0] == trees[1] and covers_tree(self.basis, trees[1]):
-            return
-        self._requested[prompt_id] = None
-        if self._task is None or self._task.done():
-            self._task = self._tasks.start(self._session_id, "diff", self._run())
-
-    def finish(self) -> asyncio.Task[None] | None:
-        """Ends the pauses. Returns the task that ends when all requested diffs are stored; None without a request."""
-        self._finishing.set()
-        return self._task
-
-    async def _run(self) -> None:
-        while self._requested:
-            requested, self._requested = self._requested, {}
-            sent = 0
-            for prompt_id in requested:
-                update = self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
-                sent += await logged(self._session_id, "diff", update) or 0
-            if sent:
-                await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._finishing.wait()
-
-
-def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:
-    """The previous prompt if its turn changed files and its diffs are missing, because its server was killed."""
-    changed = False
-    for message in reversed(history):
-        if isinstance(message.info, AssistantMessage):
-            changed = changed or (
-                message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
-            )
-        elif message.info.id != prompt_id:
-            has_diffs = message.info.summary is not None and bool(message.info.summary.diffs)
-            return message.info.id if changed and not has_diffs else None
-    return None
 
 
 RunSubagent = Callable[["ToolRun", TaskParameters], Awaitable[ToolResult]]
@@ -154,7 +79,9 @@ class TurnContext:
         self.directory = self.instance.location.directory
         self.store = self.services.store
         self.hooks = self.instance.extensions.hooks
-        self.diffs = TurnDiffs(self.services.summaries, self.services.tasks, self.instance, self.session_id)
+        self.diffs = TurnDiffs(
+            self.services.summaries, self.services.tasks, self.instance.location, self.instance.trees, self.session_id
+        )
 
     async def read(self) -> None:
         """Reads the conversation as it is now."""

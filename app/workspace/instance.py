@@ -13,7 +13,7 @@ from app.project.sandbox.scope import SandboxWorkspace
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.snapshots import Snapshots
 from app.providers.registry import Providers
-from app.providers.selection import find
+from app.providers.selection import default_model, find
 from app.schema.config import Config
 from app.schema.model import Agent, Command, Model, ProviderInfo, Skill
 from app.schema.part import ModelRef
@@ -24,6 +24,8 @@ from app.tools.plugins.loading import ExtensionStatus
 from app.tools.plugins.runner import HookRunner
 from app.util.project_files import ProjectBounds, resolved
 from app.util.tasks import TaskSet
+from app.workspace.agents import default_agent
+from app.workspace.agents import find as find_agent
 from app.workspace.formatters import Formatters
 from app.workspace.lsp.servers import LanguageServers
 
@@ -168,6 +170,14 @@ class Instance:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """The tools that turns have chosen from the toolbox, by agent, provider and model."""
+
+    def agent(self, name: str | None = None) -> Agent:
+        """The agent of that name, or the one that answers if nobody named one. Raises BadRequest."""
+        return find_agent(self.agents, name) if name else default_agent(self.agents, self.config)
+
+    def default_model(self) -> ModelRef:
+        """The model that answers if nobody named one."""
+        return default_model(self.models.connected, self.config.model, self.config.provider or None)
 
     def hides(self, path: Path | str) -> bool:
         return self.may_read is not None and not self.may_read(resolved(str(path)))

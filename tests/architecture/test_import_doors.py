@@ -61,7 +61,7 @@ OWN_PROGRAMS = {
     "project/sandbox/machine.py": "the trial of the sandbox",
     "tools/process.py": "what app.project.sandbox.scope describes",
     "project/sandbox/git.py": "git, in the sandbox: what app.project.sandbox.scope describes",
-    "turn/intake/command.py": "what app.project.sandbox.scope describes",
+    "workspace/commands.py": "what app.project.sandbox.scope describes",
     "util/data_files.py": "rm, which follows no link",
 }
 PLAIN_PROGRAMS = {"project/sandbox/sandbox.py", "tools/builtin/webfetch.py"}

@@ -11,7 +11,7 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import configured, infos, parts, priced, requests, say, texts, types, until
 
-from app.turn.intake.command import fill, references
+from app.workspace.commands import fill, references
 
 COMMANDS: dict[str, Any] = {
     "greet": {"template": "Say hello to $1 from $2."},

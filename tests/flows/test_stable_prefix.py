@@ -15,7 +15,7 @@ from app.providers.anthropic_messages import anthropic_body
 from app.providers.base import ModelRequest
 from app.providers.openai_chat import chat_body
 from app.providers.openai_responses import responses_body
-from app.turn.context.system import InstructionPages
+from app.workspace.instructions import InstructionPages
 
 CONVERSATION = [
     [{"reasoning": "Hm."}, say("I look."), bash("echo one", "c1"), call("read", "c2", filePath="a.txt")],

@@ -21,7 +21,6 @@ from app.schema.timeline import (
 from app.server import Server
 from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import stored_prompts
-from app.turn.intake.intake import agent_of, default_model_of
 from app.turn.intake.prompt_parts import split_url
 from app.turn.intake.prompts import AcceptedPrompt
 from app.util import ids
@@ -76,8 +75,8 @@ async def _prompt_input(
     if known is not None:
         await _require_same_delivery(app, session.id, message_id, wanted)
         return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
-    agent = agent_of(instance, session.agent)
-    model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
+    agent = instance.agent(session.agent)
+    model = model_of_session(session) or agent.model or prompted.last_model or instance.default_model()
     variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
     return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
 

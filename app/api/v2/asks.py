@@ -24,7 +24,6 @@ from app.schema.permission import (
 from app.schema.session import Session
 from app.server import Server
 from app.turn import hooks
-from app.turn.intake.intake import agent_of
 from app.util import ids
 from app.workspace.instance import Instance
 
@@ -113,7 +112,7 @@ async def create(
 async def _ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
     """Asks for a permission for a client itself. Returns the request's id and the rules' decision. Raises BadRequest for an
     unknown agent, Conflict, TooManyRequests."""
-    agent = agent_of(instance, wanted.agent or session.agent)
+    agent = instance.agent(wanted.agent or session.agent)
     call = wanted.source
     request = PermissionRequest(
         id=wanted.id or ids.ascending("permission"),

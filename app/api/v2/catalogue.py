@@ -31,8 +31,8 @@ from app.schema.model import (
 from app.schema.part import ModelRef
 from app.schema.permission import Action
 from app.schema.session import SessionModel
-from app.turn.intake.command import all_commands
 from app.util.secrets import masked
+from app.workspace.commands import all_commands
 
 health_routes = router("", tags=["health"])
 location_routes = router("", "ForbiddenError", tags=["location"])

@@ -40,7 +40,6 @@ from app.schema.timeline import (
 from app.sessions.revert_target import revert_state
 from app.sessions.timeline.entries import session_info
 from app.sessions.timeline.events import LARGEST
-from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])
@@ -122,7 +121,7 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     wanted = body or SessionV2Create()
     instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
     if wanted.agent is not None:
-        find_agent(instance.agents, wanted.agent)
+        instance.agent(wanted.agent)
     if wanted.model is not None:
         _require_model(instance, wanted.model)
     given = CreateInput(agent=wanted.agent, model=wanted.model)
@@ -157,7 +156,7 @@ async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
 async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> None:
     """For prompts from now on."""
-    find_agent(instance.agents, body.agent)
+    instance.agent(body.agent)
     await app.sessions.switch_agent(instance.location, session_id, body.agent)
 
 

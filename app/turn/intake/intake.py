@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from app.project.location import Location
-from app.providers.selection import default_model
 from app.record.engine import Connection
 from app.record.repositories import message_rows
 from app.record.writer import Lease
 from app.schema.errors import BadRequest, Conflict, TooManyPrompts
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
-from app.schema.model import Agent
-from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.sessions.revert import remove_reverted
@@ -26,7 +23,6 @@ from app.tools.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.turn.intake.prompt_parts import PromptParts
 from app.util import clock, ids
-from app.workspace.agents import default_agent, find
 from app.workspace.instance import Instance
 
 MAX_RETRIES = 10
@@ -157,10 +153,10 @@ def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, 
 
 
 def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:
-    agent = agent_of(instance, prompt.agent)
+    agent = instance.agent(prompt.agent)
     if prompt.model and not prompt.no_reply:
         instance.models.find(prompt.model)
-    model = prompt.model or agent.model or prompted.last_model or default_model_of(instance)
+    model = prompt.model or agent.model or prompted.last_model or instance.default_model()
     return UserMessage(
         id=prompt.message_id or ids.ascending("message"),
         session_id=prompted.session.id,
@@ -180,16 +176,6 @@ def renewed(message: MessageWithParts) -> MessageWithParts:
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
     parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
     return MessageWithParts.model_construct(info=info, parts=parts)
-
-
-def agent_of(instance: Instance, name: str | None) -> Agent:
-    """The agent of that name, or the one that answers if nobody named one. Raises BadRequest."""
-    return find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
-
-
-def default_model_of(instance: Instance) -> ModelRef:
-    """The model that answers if nobody named one."""
-    return default_model(instance.models.connected, instance.config.model, instance.config.provider or None)
 
 
 def content_hash(prompt: PromptInput) -> str:

@@ -35,15 +35,14 @@ from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, hooks
 from app.turn.context.history import synthetic_text
 from app.turn.context.window import COMPACTION_AGENT
-from app.turn.intake.command import Commands
-from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
+from app.turn.intake.intake import Intake, PreparedPrompt, command_hash
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
-from app.workspace.agents import default_agent, prompt_text
-from app.workspace.agents import find as find_agent
+from app.workspace.agents import prompt_text
+from app.workspace.commands import Commands
 from app.workspace.instance import Instance
 
 INIT = "init"
@@ -100,7 +99,7 @@ class SessionActions:
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
         turns, directory = self.prompts.turns, instance.location.directory
-        ctx, agent = turns.context(instance, self.live.get(session_id)), find_agent(instance.agents, wanted.agent)
+        ctx, agent = turns.context(instance, self.live.get(session_id)), instance.agent(wanted.agent)
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
@@ -117,12 +116,12 @@ class SessionActions:
         ctx = self.prompts.turns.context(instance, self.live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         ctx.instance.models.find(model)
-        find_agent(instance.agents, COMPACTION_AGENT)
+        instance.agent(COMPACTION_AGENT)
         summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
         async with self.live.get(session_id).exclusive(summary), self._holding_lease(session_id):
             await self.reverts.clean_up(instance.location, session_id)
             last = (await self.store.session_to_prompt(session_id)).last_prompt
-            agent = last.agent if last else default_agent(instance.agents, instance.config).name
+            agent = last.agent if last else instance.agent().name
             await compaction.request(ctx, agent, model, auto=wanted.auto)
             run = self.prompts.turns.start(session_id, instance)
         await run.ended.wait()
@@ -157,7 +156,7 @@ class SessionActions:
 
     async def compact(self, instance: Instance, session_id: str) -> None:
         """`summarize` with the model of the session."""
-        model = (await self.store.session_to_prompt(session_id)).last_model or default_model_of(instance)
+        model = (await self.store.session_to_prompt(session_id)).last_model or instance.default_model()
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
     async def delete(self, location: Location, session_id: str) -> None:
@@ -246,7 +245,7 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput, agent: Agent, last_mo
     ProviderModelNotFoundError before anything is stored."""
     if wanted.model:
         ctx.instance.models.find(wanted.model)
-    model = wanted.model or agent.model or last_model or default_model_of(ctx.instance)
+    model = wanted.model or agent.model or last_model or ctx.instance.default_model()
     user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
     ctx.live.set_status(ctx.directory, Busy())

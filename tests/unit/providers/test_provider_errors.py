@@ -12,7 +12,7 @@ from fake_provider import FakeServer, Reply, adapter, every_wire, failure_of
 
 from app.providers import errors
 from app.providers.base import ApiFailure, ContextOverflow
-from app.turn.retry import retryable_reason
+from app.providers.retry import retryable_reason
 
 CORPUS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("overflow_corpus.json").read_text())
 """What servers answer, by kind: a refusal with its status and body, or an event within a stream."""

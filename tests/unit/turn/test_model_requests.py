@@ -14,13 +14,13 @@ from app.providers.base import AssistantTurn, ModelMessage, ModelRequest, Npm, T
 from app.providers.estimate import estimate_messages
 from app.providers.openai_chat import chat_body
 from app.providers.openai_responses import responses_body
+from app.providers.shorten import LEFT_OUT, shortened
 from app.providers.transform import prepare
 from app.schema.errors import unknown
 from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 from app.schema.part import AgentPart, PatchPart
 from app.turn.context.history import remind, to_model_messages
-from app.turn.context.window import LEFT_OUT, shortened
 from app.turn.ends import aborted
 
 SECRET = "not for the model"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.providers.base import ApiFailure, MissingKey, ProviderFailure
-from app.turn.retry import MAX_ATTEMPTS, MAX_ELAPSED_MS, decide_retry, delay_ms, retryable_reason
+from app.providers.retry import MAX_ATTEMPTS, MAX_ELAPSED_MS, decide_retry, delay_ms, retryable_reason
 
 NOW = 1_700_000_000_000
 

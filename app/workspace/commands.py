@@ -17,7 +17,6 @@ from app.tools.command_output import CommandOutput
 from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
-from app.turn.intake.intake import agent_of, default_model_of
 from app.util import environment
 from app.workspace.instance import Instance
 
@@ -107,7 +106,7 @@ class Commands:
         ProviderModelNotFoundError for an unknown model, TooLarge."""
         own = [command for command in instance.extensions.commands if command.name == wanted.command]
         command = _find(own or await all_commands(instance), wanted.command)
-        agent = agent_of(instance, command.agent or wanted.agent)
+        agent = instance.agent(command.agent or wanted.agent)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
             instance.models.find(model)
@@ -119,7 +118,7 @@ class Commands:
                 agent=agent.name,
                 description=command.description or "",
                 command=command.name,
-                model=model or default_model_of(instance),
+                model=model or instance.default_model(),
                 prompt=text,
             )
             asked = parse_model(wanted.model) if wanted.model else last_model

@@ -1,6 +1,5 @@
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,9 +10,7 @@ from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
-from app.sessions.summary import SessionTasks
-from app.turn import turn_context
-from app.turn.turn_context import TurnDiffs, prompt_without_diffs
+from app.sessions.summary import BYTES_PER_SECOND, SessionTasks, TurnDiffs, prompt_without_diffs
 
 FAILED = ["the diff of ses_1 could not be brought up to date"]
 
@@ -28,7 +25,7 @@ class FakeSummaries:
         self.gate = asyncio.Event()
         if not waits:
             self.gate.set()
-        self.diffs = TurnDiffs(cast(Any, self), SessionTasks(), cast(Any, SimpleNamespace(location=None, trees=None)), "ses_1")
+        self.diffs = TurnDiffs(cast(Any, self), SessionTasks(), cast(Any, None), None, "ses_1")
 
     async def update(self, _location: object, _trees: object, _session_id: str, prompt_id: str) -> int:
         self.running += 1
@@ -83,7 +80,7 @@ async def test_what_a_server_was_about_to_store_when_another_took_the_session_ov
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(("size", "is_paused"), [(3600 * turn_context.BYTES_PER_SECOND, True), (0, False)])
+@pytest.mark.parametrize(("size", "is_paused"), [(3600 * BYTES_PER_SECOND, True), (0, False)])
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends(size: int, is_paused: bool) -> None:
     summaries = FakeSummaries(size)
     summaries.diffs.request("msg_1")

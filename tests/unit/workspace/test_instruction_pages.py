@@ -7,8 +7,8 @@ import pytest
 from flood import bomb, flooding, repeated
 from web_page import web_page
 
-from app.turn.context import system
-from app.turn.context.system import MAX_PAGE_BYTES, MAX_PAGES, InstructionPages
+from app.workspace import instructions
+from app.workspace.instructions import MAX_PAGE_BYTES, MAX_PAGES, InstructionPages
 
 Make = Callable[..., InstructionPages]
 AT_ONCE = {"first_wait": 5.0, "refresh": 0.0}
@@ -119,7 +119,7 @@ async def test_a_huge_page_is_cut_a_compressed_one_left_alone_and_an_unknown_cha
 
 async def test_so_many_pages_are_kept(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_PAGES >= 16
-    monkeypatch.setattr(system, "MAX_PAGES", 2)
+    monkeypatch.setattr(instructions, "MAX_PAGES", 2)
     pages = made()
     async with web_page("1") as one, web_page("2") as two, web_page("3") as three:
         for page in (one, two, one, three, one, two):
