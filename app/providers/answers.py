@@ -1,44 +1,26 @@
 """The parts of answers in all wire formats: open blocks, the arguments of calls; and the limits of an answer's size."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import orjson
 
 from app.providers.base import (
     AnswerTooLarge,
-    BlockBoundary,
     BlockDelta,
+    BlockEnd,
+    BlockKind,
+    BlockStart,
     Finish,
     InvalidToolCall,
     Metadata,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     StreamEvent,
     StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
     ToolCall,
     ToolInputStart,
 )
 from app.util import ids
 from app.util.bounds import AnswerPassedLimit, parse_json, require_few_values
-
-BlockKind = Literal["text", "reasoning"]
-
-
-class BlockEvents(NamedTuple):
-    start: type[TextStart | ReasoningStart]
-    delta: type[TextDelta | ReasoningDelta]
-    end: type[TextEnd | ReasoningEnd]
-
-
-BLOCK_EVENTS: dict[BlockKind, BlockEvents] = {
-    "text": BlockEvents(TextStart, TextDelta, TextEnd),
-    "reasoning": BlockEvents(ReasoningStart, ReasoningDelta, ReasoningEnd),
-}
 
 
 class Blocks:
@@ -49,18 +31,18 @@ class Blocks:
         if block_id in self._open:
             return []
         self._open[block_id] = kind
-        return [BLOCK_EVENTS[kind].start(block_id, metadata)]
+        return [BlockStart(kind, block_id, metadata)]
 
     def delta(self, kind: BlockKind, block_id: str, text: str) -> list[StreamEvent]:
         """Starts the block if it is not open. No events for empty text."""
         if not text:
             return []
-        delta = BLOCK_EVENTS[kind].delta(block_id, text)
+        delta = BlockDelta(kind, block_id, text)
         return [delta] if block_id in self._open else [*self.start(kind, block_id), delta]
 
     def end(self, block_id: str, metadata: Metadata | None = None) -> list[StreamEvent]:
         kind = self._open.pop(block_id, None)
-        return [BLOCK_EVENTS[kind].end(block_id, metadata)] if kind else []
+        return [BlockEnd(kind, block_id, metadata)] if kind else []
 
     def end_all(self) -> list[StreamEvent]:
         return [event for block_id in tuple(self._open) for event in self.end(block_id)]
@@ -195,7 +177,7 @@ class AnswerSize:
     def add(self, event: StreamEvent) -> None:
         """Raises AnswerTooLarge."""
         self._bytes += _size(event)
-        self._blocks += isinstance(event, TextStart | ReasoningStart)
+        self._blocks += isinstance(event, BlockStart)
         self._calls += isinstance(event, ToolInputStart)
         if self._bytes > self._most_bytes:
             raise AnswerTooLarge(f"The answer has more than {self._most_bytes} bytes of text, reasoning and arguments")
@@ -215,7 +197,7 @@ def _size(event: StreamEvent) -> int:
             return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
         case InvalidToolCall():
             return text_bytes(event.raw)
-        case BlockBoundary():
+        case BlockStart() | BlockEnd():
             return text_bytes(event.id) + _metadata_size(event.metadata)
         case Finish():
             return _metadata_size(event.metadata)

@@ -162,36 +162,30 @@ class StreamStart:
     """The provider has accepted the request and starts to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockBoundary:
-    """The start or the end of a block. At an end, `metadata` replaces that of the start: a signature arrives last."""
+BlockKind = Literal["text", "reasoning"]
 
+
+@dataclass(frozen=True, slots=True)
+class BlockStart:
+    kind: BlockKind
     id: str
     metadata: Metadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDelta:
+    kind: BlockKind
     id: str
     text: str
 
 
-class TextStart(BlockBoundary): ...
+@dataclass(frozen=True, slots=True)
+class BlockEnd:
+    """`metadata` replaces that of the start: a signature arrives last."""
 
-
-class TextDelta(BlockDelta): ...
-
-
-class TextEnd(BlockBoundary): ...
-
-
-class ReasoningStart(BlockBoundary): ...
-
-
-class ReasoningDelta(BlockDelta): ...
-
-
-class ReasoningEnd(BlockBoundary): ...
+    kind: BlockKind
+    id: str
+    metadata: Metadata | None = None
 
 
 class ToolInputStart(CallIdentity): ...
@@ -232,12 +226,10 @@ class Finish:
     metadata: Metadata | None = None
 
 
-BlockOrCall = (
-    StreamStart | TextStart | TextEnd | ReasoningStart | ReasoningEnd | ToolInputStart | ToolCall | InvalidToolCall | Finish
-)
+BlockOrCall = StreamStart | BlockStart | BlockEnd | ToolInputStart | ToolCall | InvalidToolCall | Finish
 """Events of a stream, without deltas."""
 
-StreamEvent = BlockOrCall | TextDelta | ReasoningDelta
+StreamEvent = BlockOrCall | BlockDelta
 
 
 SendRequest = Callable[[ModelRequest], AsyncGenerator[StreamEvent, None]]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import orjson
 
-from app.providers.answers import BlockKind, GatheredText, ToolInput, ToolInputs, TurningBlocks
+from app.providers.answers import GatheredText, ToolInput, ToolInputs, TurningBlocks
 from app.providers.base import (
     AssistantTurn,
+    BlockKind,
     Finish,
     FinishReason,
     ModelMessage,

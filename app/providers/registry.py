@@ -16,6 +16,7 @@ from app.providers.answers import MAX_ANSWER_BYTES
 from app.providers.base import (
     ApiFailure,
     Block,
+    BlockDelta,
     FileBlock,
     Finish,
     ModelRequest,
@@ -23,12 +24,10 @@ from app.providers.base import (
     Npm,
     Provider,
     ReasoningBlock,
-    ReasoningDelta,
     SendRequest,
     StreamEvent,
     StreamStart,
     TextBlock,
-    TextDelta,
     ToolCall,
     ToolCallBlock,
     ToolResultBlock,
@@ -60,7 +59,7 @@ async def metered(send: SendRequest, name: str, budgets: Budgets, request: Model
         async with aclosing(send(request)) as events:
             async for event in events:
                 used = event.usage if isinstance(event, Finish) else None
-                if isinstance(event, TextDelta | ReasoningDelta):
+                if isinstance(event, BlockDelta):
                     answered += event.text
                 yield event
     finally:
@@ -113,8 +112,7 @@ def contents_of(request: ModelRequest) -> ModelContents:
 
 def add_output(parts: list[MessagePart], event: StreamEvent) -> None:
     match event:
-        case TextDelta(text=text) | ReasoningDelta(text=text):
-            kind = "text" if isinstance(event, TextDelta) else "reasoning"
+        case BlockDelta(kind=kind, text=text):
             if parts and parts[-1]["type"] == kind:
                 parts[-1]["content"] += text
             else:

@@ -26,9 +26,13 @@ from typing import Any, get_args
 
 import orjson
 
-from app.providers.answers import BLOCK_EVENTS, BlockKind, read_call
+from app.providers.answers import read_call
 from app.providers.base import (
     ApiFailure,
+    BlockDelta,
+    BlockEnd,
+    BlockKind,
+    BlockStart,
     Finish,
     FinishReason,
     ModelRequest,
@@ -220,14 +224,13 @@ async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
 async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
     match step:
         case Say(text, kind, chunks, delay):
-            start, delta, end = BLOCK_EVENTS[kind]
             size = max(1, -(-len(text) // max(1, chunks)))
-            yield start(block_id)
+            yield BlockStart(kind, block_id)
             for position in range(0, len(text), size):
                 if delay:
                     await asyncio.sleep(delay)
-                yield delta(block_id, text[position : position + size])
-            yield end(block_id)
+                yield BlockDelta(kind, block_id, text[position : position + size])
+            yield BlockEnd(kind, block_id)
         case Call(tool, args, id_, raw):
             call_id = id_ or ids.call_id()
             yield ToolInputStart(call_id, tool)

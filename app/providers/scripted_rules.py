@@ -6,11 +6,11 @@ client developers a deterministic backend.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, product, takewhile
 from pathlib import PurePath
 from typing import Any
 
-from app.providers.answers import BlockKind
 from app.providers.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
 from app.providers.scripted import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
 
@@ -143,7 +143,7 @@ def _answer(request: ModelRequest, fields: str) -> ScriptedTurn:
 
 def _think(request: ModelRequest) -> ScriptedTurn:
     thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
-    return (_speak(thought, "reasoning"), _speak("I have thought about it: I am a list of rules."))
+    return (replace(_speak(thought), kind="reasoning"), _speak("I have thought about it: I am a list of rules."))
 
 
 def _long(request: ModelRequest, count: str) -> ScriptedTurn:
@@ -220,8 +220,8 @@ def _report(result: ToolResultBlock) -> str:
     return f"Done: `{result.tool}` succeeded ({lines} {'line' if lines == 1 else 'lines'} of output)."
 
 
-def _speak(text: str, kind: BlockKind = "text") -> Say:
-    return Say(text, kind, chunks=len(text.split()), delay=WORD_SECONDS)
+def _speak(text: str) -> Say:
+    return Say(text, chunks=len(text.split()), delay=WORD_SECONDS)
 
 
 def _short(text: str) -> str:

@@ -10,20 +10,17 @@ from typing import assert_never
 from app.providers import retry
 from app.providers.base import (
     AnswerTooLarge,
+    BlockDelta,
+    BlockEnd,
     BlockOrCall,
+    BlockStart,
     ContextOverflow,
     Finish,
     FinishReason,
     InvalidToolCall,
     ModelRequest,
     ProviderFailure,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
     ToolCall,
     ToolInputStart,
     Usage,
@@ -162,21 +159,19 @@ class Step:
             async for event in stream:
                 if writer.chain.failure is not None:
                     raise writer.chain.failure
-                if isinstance(event, TextDelta | ReasoningDelta):
+                if isinstance(event, BlockDelta):
                     live.append(writer.open[event.id], event.text)
                 else:
                     await self._on(event)
 
     async def _on(self, event: BlockOrCall) -> None:
         match event:
-            case TextStart():
-                self._writer.start_block(event.id, TextPart, event.metadata)
-            case ReasoningStart():
-                self._writer.start_block(event.id, ReasoningPart, event.metadata)
-            case TextEnd():
+            case BlockStart():
+                self._writer.start_block(event.id, TextPart if event.kind == "text" else ReasoningPart, event.metadata)
+            case BlockEnd(kind="text"):
                 text = await hooks.text_complete(self._ctx.hooks, self._writer.open_text(event.id))
                 self._writer.end_block(event.id, event.metadata, text)
-            case ReasoningEnd():
+            case BlockEnd():
                 self._writer.end_block(event.id, event.metadata)
             case ToolInputStart():
                 self._writer.tool_pending(event.call_id, event.tool)

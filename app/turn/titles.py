@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from io import StringIO
 
-from app.providers.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
+from app.providers.base import BlockDelta, Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, Usage, UserTurn
 from app.providers.catalogue import tokens_and_cost
 from app.providers.selection import ProviderModelNotFoundError, small_model
 from app.schema.errors import NotFound
@@ -131,7 +131,7 @@ async def _read(events: AsyncIterator[StreamEvent], model: Model) -> tuple[str, 
     Keeps no events: each of millions of tiny ones would take more memory than its text."""
     text, used = StringIO(), Usage()
     async for event in events:
-        if isinstance(event, TextDelta):
+        if isinstance(event, BlockDelta) and event.kind == "text":
             text.write(event.text)
         elif isinstance(event, Finish):
             used = event.usage

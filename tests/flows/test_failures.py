@@ -16,7 +16,7 @@ from running_app import RunningApp, running_app
 from turns import assert_finished, bash, configured, priced, requests, say, states, statuses, talking, texts, types
 
 from app.providers import base
-from app.providers.base import ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart
+from app.providers.base import BlockDelta, BlockEnd, BlockStart, ModelRequest, StreamEvent, StreamStart
 from app.providers.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
 from app.util import clock
 from app.util.data_files import ServerLocks
@@ -131,7 +131,8 @@ async def test_a_model_that_is_gone_is_a_stored_error(tmp_path: Path) -> None:
 
 
 async def test_text_of_a_broken_stream_does_not_stand_twice(tmp_path: Path) -> None:
-    provider = Breaking(StreamStart(), TextStart("t"), TextDelta("t", "Half an ans"), turns=[[say("A whole answer.")]])
+    half = (StreamStart(), BlockStart("text", "t"), BlockDelta("text", "t", "Half an ans"))
+    provider = Breaking(*half, turns=[[say("A whole answer.")]])
     async with running_app(tmp_path, provider=provider) as app:
         async with app.events() as events:
             answer, messages = await prompted(app)
@@ -143,8 +144,8 @@ async def test_text_of_a_broken_stream_does_not_stand_twice(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("parts", ["full", "delta"])
 async def test_nothing_is_shown_of_a_broken_stream_once_it_is_removed(tmp_path: Path, parts: str) -> None:
-    first, second = ([TextDelta(block, f"word{number} ") for number in range(30)] for block in ("1", "2"))
-    broken = (StreamStart(), TextStart("1"), *first, TextEnd("1"), TextStart("2"), *second)
+    first, second = ([BlockDelta("text", block, f"word{number} ") for number in range(30)] for block in ("1", "2"))
+    broken = (StreamStart(), BlockStart("text", "1"), *first, BlockEnd("text", "1"), BlockStart("text", "2"), *second)
     provider = Breaking(*broken, turns=[[say("Whole.")]])
     async with running_app(tmp_path, provider=provider) as app:
         async with app.events(parts=parts) as events:
@@ -283,9 +284,9 @@ class Endless(ScriptedProvider):
         yield StreamStart()
         try:
             for block in map(str, count()):
-                yield TextStart(block)
-                yield TextDelta(block, "word")
-                yield TextEnd(block)
+                yield BlockStart("text", block)
+                yield BlockDelta("text", block, "word")
+                yield BlockEnd("text", block)
                 await asyncio.sleep(0)
         finally:
             self.closed.set()

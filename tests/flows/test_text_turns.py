@@ -10,7 +10,7 @@ import turns
 from running_app import running_app
 from turns import BIG, configured, infos, parts, priced, requests, say, statuses, talking, texts, title_requests, titled
 
-from app.providers.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
+from app.providers.base import BlockEnd, ModelRequest, ReasoningBlock, StreamEvent, TextBlock
 from app.providers.scripted import TITLE, Say, ScriptedProvider
 
 
@@ -62,7 +62,8 @@ class Sealing(ScriptedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         async for event in super().stream(request):
-            yield replace(event, metadata={"acme": {"signature": "s"}}) if isinstance(event, ReasoningEnd) else event
+            ends = isinstance(event, BlockEnd) and event.kind == "reasoning"
+            yield replace(event, metadata={"acme": {"signature": "s"}}) if ends else event
 
 
 async def test_reasoning_goes_back_to_the_model_that_thought_it(tmp_path: Path) -> None:

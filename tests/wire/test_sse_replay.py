@@ -13,7 +13,7 @@ from session_parts import putting
 from sse_reader import EventReader, Received
 from turns import say, talking, until
 
-from app.providers.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.providers.base import BlockDelta, BlockEnd, BlockStart, Finish, ModelRequest, StreamEvent, StreamStart, Usage
 from app.providers.scripted import ScriptedProvider
 from app.record.repositories import journal_rows
 from app.record.writer import Writer
@@ -29,10 +29,10 @@ class Halting(ScriptedProvider):
         self.gate = asyncio.Event()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        for event in (StreamStart(), TextStart("1"), TextDelta("1", "Hello ")):
+        for event in (StreamStart(), BlockStart("text", "1"), BlockDelta("text", "1", "Hello ")):
             yield event
         await self.gate.wait()
-        for event in (TextDelta("1", "there."), TextEnd("1"), Finish("stop", Usage(input=1, output=1))):
+        for event in (BlockDelta("text", "1", "there."), BlockEnd("text", "1"), Finish("stop", Usage(input=1, output=1))):
             yield event
 
 

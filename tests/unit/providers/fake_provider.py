@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -150,14 +151,18 @@ async def failure_of(provider: base.Provider, request: base.ModelRequest | None 
 
 
 def text(id_: str, *pieces: str, end: base.Metadata | None = None) -> list[base.StreamEvent]:
-    return [base.TextStart(id_), *(base.TextDelta(id_, piece) for piece in pieces), base.TextEnd(id_, end)]
+    return _block("text", id_, pieces, None, end)
 
 
 def thought(
     id_: str, *pieces: str, start: base.Metadata | None = None, end: base.Metadata | None = None
 ) -> list[base.StreamEvent]:
-    deltas = [base.ReasoningDelta(id_, piece) for piece in pieces]
-    return [base.ReasoningStart(id_, start), *deltas, base.ReasoningEnd(id_, end)]
+    return _block("reasoning", id_, pieces, start, end)
+
+
+def _block(kind: base.BlockKind, id_: str, pieces: Iterable[str], start: Any, end: Any) -> list[base.StreamEvent]:
+    deltas = [base.BlockDelta(kind, id_, piece) for piece in pieces]
+    return [base.BlockStart(kind, id_, start), *deltas, base.BlockEnd(kind, id_, end)]
 
 
 def call(call_id: str, tool: str, arguments: dict[str, Any], metadata: base.Metadata | None = None) -> list[base.StreamEvent]:
@@ -168,5 +173,5 @@ def finish(reason: Any, **usage: int) -> base.Finish:
     return base.Finish(reason, base.Usage(**usage))
 
 
-def said(events: list[base.StreamEvent], kind: Any = base.TextDelta) -> str:
-    return "".join(event.text for event in events if isinstance(event, kind))
+def said(events: list[base.StreamEvent], kind: base.BlockKind = "text") -> str:
+    return "".join(event.text for event in events if isinstance(event, base.BlockDelta) and event.kind == kind)

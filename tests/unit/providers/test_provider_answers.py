@@ -310,8 +310,8 @@ def replays(server: FakeServer, name: str) -> None:
 async def test_reasoning_text_and_calls_side_by_side(server: FakeServer, wire: str) -> None:
     replays(server, f"{wire}_answer.sse")
     events = await events_of(adapter(server, wire))
-    assert (said(events, base.ReasoningDelta), said(events)) == ("Two files; read both.", "I read both — größer 🌍.")
-    assert [event.metadata for event in events if isinstance(event, base.ReasoningEnd)] == [SEALS[wire]]
+    assert (said(events, "reasoning"), said(events)) == ("Two files; read both.", "I read both — größer 🌍.")
+    assert [event.metadata for event in events if isinstance(event, base.BlockEnd) and event.kind == "reasoning"] == [SEALS[wire]]
     assert [event.call_id for event in events if isinstance(event, base.ToolInputStart)] == ["call_a", "call_b"]
     calls = [(event.call_id, event.tool, event.input) for event in events if isinstance(event, base.ToolCall)]
     assert calls == [("call_a", "read", {"filePath": "/a.txt"}), ("call_b", "read", {"filePath": "/b.txt"})]

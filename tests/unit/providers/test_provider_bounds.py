@@ -131,7 +131,7 @@ class Endless(base.Provider):
     async def stream(self, request: base.ModelRequest) -> AsyncGenerator[base.StreamEvent, None]:
         try:
             while True:
-                yield base.TextDelta("text-1", "é" * 1000)
+                yield base.BlockDelta("text", "text-1", "é" * 1000)
         finally:
             self.is_closed = True
 
@@ -147,7 +147,7 @@ async def test_the_connection_is_closed_when_a_limit_is_passed(server: FakeServe
 
 
 @pytest.mark.parametrize(
-    ("limit", "begins"), [("MAX_BLOCKS", base.TextStart("t")), ("MAX_CALLS", base.ToolInputStart("c", "list"))]
+    ("limit", "begins"), [("MAX_BLOCKS", base.BlockStart("text", "t")), ("MAX_CALLS", base.ToolInputStart("c", "list"))]
 )
 def test_an_answer_has_so_many_blocks_and_calls(monkeypatch: pytest.MonkeyPatch, limit: str, begins: base.StreamEvent) -> None:
     monkeypatch.setattr(answers, limit, 3)

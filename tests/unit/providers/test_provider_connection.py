@@ -51,7 +51,7 @@ async def saying(said: bytes, reads: str | int = 0) -> AsyncIterator[int]:
 async def test_bytes_cut_anywhere_even_within_a_character(server: FakeServer) -> None:
     stream = sse(chunk("wörld 🌍")) + sse(STOP) + sse("[DONE]")
     server.reply = Reply([stream[at : at + 1] for at in range(len(stream))])
-    assert base.TextDelta("text-1", "wörld 🌍") in await events_of(adapter(server))
+    assert base.BlockDelta("text", "text-1", "wörld 🌍") in await events_of(adapter(server))
 
 
 @pytest.mark.parametrize("end", ["cut", "reset"])
@@ -107,7 +107,7 @@ async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServe
     with pytest.raises(base.ApiFailure, match="oops"):
         async for event in adapter(server).stream(ask()):
             seen.append(event)
-    assert base.TextDelta("text-1", "a") in seen
+    assert base.BlockDelta("text", "text-1", "a") in seen
 
 
 @every_wire

@@ -86,10 +86,10 @@ async def test_a_turn_waits_for_its_event():
     before = [await anext(stream) for _ in range(4)]
     rest = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
-    assert before[-1] == base.TextEnd("0")
+    assert before[-1] == base.BlockEnd("text", "0")
     assert not rest.done()
     gate.set()
-    assert await rest == base.TextStart("2")
+    assert await rest == base.BlockStart("text", "2")
     await stream.aclose()
 
 
