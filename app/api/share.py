@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from app.api.audit import CREATED
-from app.api.deps import AppServices, CurrentInstance, SessionIdPath, SessionInstance, StoredPlace, Who, public_base
+from app.api.deps import AppServices, CurrentInstance, SessionIdPath, SessionInstance, StoredPlace, Who, json_bytes, public_base
 from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
@@ -41,13 +41,9 @@ async def unshare(app: AppServices, here: StoredPlace, session_id: SessionIdPath
 
 
 @routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, dependencies=READS)
-async def visit(request: Request, app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    """A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed."""
-    body, etag = await app.shares.visit(share_id)
-    headers = {**VISITOR_HEADERS, "ETag": etag}
-    if etag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type="application/json")
+async def visit(app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+    """A shared session as its visitors see it, without a password."""
+    return json_bytes(await app.shares.visit(share_id), headers=VISITOR_HEADERS)
 
 
 # Documents.

@@ -4,7 +4,6 @@ The id in the link is the only secret and cannot be guessed.
 """
 
 import asyncio
-import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -92,8 +91,8 @@ class Shares:
     async def is_shared(self, share_id: str) -> bool:
         return _ID.fullmatch(share_id) is not None and await self._store.query(session_rows.shared_session, share_id) is not None
 
-    async def visit(self, share_id: str) -> tuple[bytes, str]:
-        """The JSON of a SharedConversation, and its ETag. Raises NotFound, with the same message for every unknown id."""
+    async def visit(self, share_id: str) -> bytes:
+        """The JSON of a SharedConversation. Raises NotFound, with the same message for every unknown id."""
         async with self._rendering:
             stored = await self._store.query(_read_shared, share_id) if _ID.fullmatch(share_id) else None
             if stored is None:
@@ -115,16 +114,15 @@ def _read_shared(connection: Connection, share_id: str) -> _SharedRows | None:
     return rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos
 
 
-def _render(stored: _SharedRows, live: Mapping[str, Part]) -> tuple[bytes, str]:
+def _render(stored: _SharedRows, live: Mapping[str, Part]) -> bytes:
     session, messages, diff, todos = stored
     history = rows.read_messages(session.id, messages, live)
-    body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
+    return b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
         shared_session(session).wire_json(),
         MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
         diff.encode(),
         todos.encode(),
     )
-    return body, f'"{hashlib.sha256(body).hexdigest()}"'
 
 
 # Filters a conversation for visitors of a share link. Pure. Removes paths of files and projects on the server, system prompts,

@@ -882,7 +882,7 @@ def session_unshare(session_id: str, *, directory: str | None = None) -> Operati
 def share_session(share_id: str) -> Operation[models.SharedConversation]:
     """GET /s/{shareID}/session
 
-    A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed.
+    A shared session as its visitors see it, without a password.
     """
     return Operation("GET", f"/s/{segment(share_id)}/session", models.SharedConversation)
 
