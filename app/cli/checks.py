@@ -210,26 +210,25 @@ def _clock(connection: Connection) -> Finding:
     return Finding("clocks", "note", text)
 
 
+_WITHOUT_REDIS = "events of other servers are read from the database"
+
+
 def _redis(settings: Settings) -> Finding:
     if settings.redis_url is None:
-        return Finding("Redis", "note", "none is named: events of other servers are read from the database")
+        return Finding("Redis", "note", f"none is named (OPENSESSION_REDIS_URL): {_WITHOUT_REDIS}")
     try:
         return Finding("Redis", "fine", describe_redis(settings.redis_url))
     except RedisUnusable as error:
-        return Finding("Redis", "fault", str(error))
+        return Finding("Redis", "fault", f"{error}. Until it can, {_WITHOUT_REDIS}")
 
 
 def _volume(data_dir: Path, alive: Sequence[Any]) -> Finding:
-    if elsewhere := _elsewhere(data_dir, alive):
+    own = volume_id(data_dir)
+    if elsewhere := [each.address for each in alive if each.volume != own]:
         text = f"{data_dir} is not what {', '.join(elsewhere)} see: mount the same volume there"
         return Finding("volume", "fault", text)
     seen = f"{len(alive)} running servers see it too" if alive else "no server runs that could see it too"
     return Finding("volume", "fine", f"{data_dir}: {seen}")
-
-
-def _elsewhere(data_dir: Path, alive: Sequence[Any]) -> list[str]:
-    own = volume_id(data_dir)
-    return [each.address for each in alive if each.volume != own]
 
 
 def _lock(data_dir: Path) -> Finding:
@@ -264,24 +263,11 @@ def startup_lines(settings: Settings) -> list[str]:
         lines = [f"Mode: one server on SQLite ({found})", *absent]
         unused = "OPENSESSION_REDIS_URL is not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)."
         return [*lines, unused] if settings.redis_url else lines
+    volume = _volume(settings.data_dir, others)
     return [
         f"Mode: several servers on PostgreSQL ({found})",
         *absent,
-        _redis_line(settings),
-        *_other_servers_lines(others, settings.data_dir),
+        f"Redis: {_redis(settings).text}",
+        f"Other servers of this database: {', '.join(each.address for each in others) or 'none yet'}",
+        *([f"WARNING: {volume.text}"] if volume.level == "fault" else []),
     ]
-
-
-def _redis_line(settings: Settings) -> str:
-    if settings.redis_url is None:
-        return "Without Redis: events of other servers are read from the database (OPENSESSION_REDIS_URL names one)."
-    try:
-        return f"Events between servers: {describe_redis(settings.redis_url)}"
-    except RedisUnusable as error:
-        return f"{error}. Until it can, events of other servers are read from the database."
-
-
-def _other_servers_lines(others: Sequence[Any], data_dir: Path) -> Iterator[str]:
-    yield f"Other servers of this database: {', '.join(each.address for each in others) or 'none yet'}"
-    if elsewhere := _elsewhere(data_dir, others):
-        yield f"WARNING: {', '.join(elsewhere)} see another directory than {data_dir}: mount the same volume there."

@@ -171,5 +171,5 @@ def test_three_servers_behind_caddy_and_then_two(cluster: Cluster, tmp_path: Pat
     eventually(lambda: sorted(each["alive"] for each in cluster.replicas()) == [False, True, True], log)
     assert [cluster.client.get("/session").status_code for _ in range(12)] == [200] * 12
     text = log.read_text()
-    assert text.count("Mode: several servers on PostgreSQL") == 3 and text.count("Events between servers: Redis") == 3
+    assert text.count("Mode: several servers on PostgreSQL") == 3 and text.count("Redis: Redis ") == 3
     assert "WARNING: " not in text and os.listdir(tmp_path / "data")

@@ -21,8 +21,8 @@ def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer)
         together = startup_lines(Settings(data_dir=tmp_path, database_url=url, redis_url=redis.url))
         away = startup_lines(Settings(data_dir=tmp_path, database_url=url, redis_url=f"redis://:secret@127.0.0.1:{nobody}"))
     assert alone[0].startswith("Mode: several servers on PostgreSQL (PostgreSQL ") and f"127.0.0.1:{postgres.port}/" in alone[0]
-    assert "Without Redis" in alone[1]
-    assert together[0] == alone[0] and together[1].startswith("Events between servers: Redis ")
+    assert alone[1].startswith("Redis: none is named") and "read from the database" in alone[1]
+    assert together[0] == alone[0] and together[1].startswith("Redis: Redis ")
     assert f"127.0.0.1:{nobody} cannot be used" in away[1] and "read from the database" in away[1]
     assert "secret" not in "".join([*alone, *together, *away])
 
