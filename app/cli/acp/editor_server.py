@@ -2,8 +2,8 @@
 the protocol. And the events of one directory, in their order, for all of its sessions that the editor has open."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import typer
 from acp import RequestError
@@ -57,10 +57,6 @@ class EditorServer:
         return await asyncio.shield(self._api)
 
 
-MAX_WAITING = 1000
-"""Events that may wait for a slow editor, whose pipe just fills. The server disconnects a client that does not read."""
-
-
 class DirectoryFeed:
     """`deliver` is given each event; `lost` is given, once, the reason why no more come."""
 
@@ -75,62 +71,27 @@ class DirectoryFeed:
         self._directory = directory
         self._deliver = deliver
         self._lost = lost
-        self._waiting: asyncio.Queue[Json] = asyncio.Queue(MAX_WAITING)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """From now on no event is missed. Raises RequestError."""
         events = self._server.events(self._directory)
         await anext(events)  # the greeting
-        self._tasks = [asyncio.create_task(self._read(events)), asyncio.create_task(self._hand_on())]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        self._reading = asyncio.create_task(self._read(events))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def _read(self, events: AsyncIterator[Json]) -> None:
-        async for event in events:
-            await self._waiting.put(event)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Reports the failure, so that nothing waits for ever for events that do not come any more."""
-        if task.cancelled():
-            return
-        for each in self._tasks:
-            each.cancel()
-        error = task.exception()
-        failure = error if isinstance(error, RequestError) else RequestError(INTERNAL, f"The events cannot be read: {error}")
-        self._lost(self._directory, failure)
-
-    async def _hand_on(self) -> None:
-        """Delivers all waiting events at once: deltas of a text that come while the editor takes one are joined."""
-        while True:
-            events = [await self._waiting.get()]
-            while not self._waiting.empty():
-                events.append(self._waiting.get_nowait())
-            for event in joined(events):
-                await self._deliver(event)
-
-
-def joined(events: Iterable[Json]) -> list[Json]:
-    """With successive deltas of one text joined."""
-    found: list[Json] = []
-    for event in events:
-        last = found[-1] if found else None
-        if last is not None and _is_delta(last) and _is_delta(event) and _delta_target(last) == _delta_target(event):
-            text = last["properties"]["delta"] + event["properties"]["delta"]
-            found[-1] = {**last, "properties": {**last["properties"], "delta": text}}
-        else:
-            found.append(event)
-    return found
-
-
-def _is_delta(event: Json) -> bool:
-    return bool(event["type"] == "message.part.delta")
-
-
-def _delta_target(event: Json) -> tuple[str, str]:
-    return event["properties"]["partID"], event["properties"]["field"]
+    async def _read(self, events: AsyncGenerator[Json, None]) -> None:
+        """The next event is read when the editor has taken this one. Reports a failure, so that nothing waits for ever for events
+        that do not come any more."""
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    await self._deliver(event)
+        except RequestError as failure:
+            self._lost(self._directory, failure)
+        except Exception as error:  # noqa: BLE001  whatever it is, no more events come
+            self._lost(self._directory, RequestError(INTERNAL, f"The events cannot be read: {error}"))
