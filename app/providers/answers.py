@@ -152,10 +152,6 @@ class ToolInputs:
         call = self.open.pop(key)
         return read_call(call.call_id, call.tool, "".join(call.raw))
 
-    def finish_all(self) -> list[ToolCall | InvalidToolCall]:
-        """All calls that have started."""
-        return [self.finish(key) for key, call in tuple(self.open.items()) if call.tool]
-
 
 # The size of an answer.
 

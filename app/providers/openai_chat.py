@@ -187,7 +187,8 @@ class ChatReader:
         """Some servers send `stop` although they called tools."""
         known = _REASONS.get(str(reason).lower(), "unknown")
         self._reason = "tool-calls" if known == "stop" and self._called else known
-        return [*self._end_blocks(), *self._calls.finish_all()]
+        started = [key for key, call in self._calls.open.items() if call.tool]
+        return [*self._end_blocks(), *map(self._calls.finish, started)]
 
     def _end_blocks(self) -> list[StreamEvent]:
         held = [event for kind, text in self._think.flush() for event in self._blocks.append(kind, text)]

@@ -132,7 +132,7 @@ class EditorSession:
         """`follow` opens the feed of the directory's events, if it is lost."""
         turn = EditorTurn(ids.ascending("message"))
         self._turns[turn.message_id] = turn
-        self._transcript.add_own_prompt(turn.message_id)
+        self._transcript.own_prompts.add(turn.message_id)
         try:
             await self._answered_prompt(turn, blocks, follow(self.directory))
             return schema.PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())

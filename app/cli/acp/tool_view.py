@@ -32,14 +32,6 @@ _SHOWN_ELSEWHERE = {"todowrite", "todoread"}
 """The plan shows these calls' content."""
 
 
-def started(part: Json, directory: str) -> schema.ToolCallStart:
-    return schema.ToolCallStart(session_update="tool_call", **call_fields(part, directory))
-
-
-def progressed(part: Json, directory: str) -> schema.ToolCallProgress:
-    return schema.ToolCallProgress(session_update="tool_call_update", **call_fields(part, directory))
-
-
 def call_fields(part: Json, directory: str) -> Json:
     state, kind = part["state"], _KINDS.get(part["tool"], "other")
     return {

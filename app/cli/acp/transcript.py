@@ -12,7 +12,7 @@ from acp.helpers import SessionUpdate, text_block, update_plan
 from app.api.client import Json, error_text
 from app.cli.acp.editor_server import INTERNAL
 from app.cli.acp.prompt_parts import block_of
-from app.cli.acp.tool_view import progressed, started
+from app.cli.acp.tool_view import call_fields
 
 _PLAN_STATUSES: dict[str, schema.PlanEntryStatus] = {
     "in_progress": "in_progress",
@@ -30,7 +30,7 @@ class EditorTranscript:
         self._directory = info["directory"]
         self._title = info["title"]
         self._user_messages: set[str] = set()
-        self._own_prompts: set[str] = set()
+        self.own_prompts: set[str] = set()
         """Messages that this editor has sent and shows already."""
         self._sent_text: dict[str, str] = {}
         """By unfinished text part, the text that the editor was sent."""
@@ -43,13 +43,9 @@ class EditorTranscript:
         self._announced_calls: set[str] = set()
         """Calls that the editor knows, by a start or a permission request: their later updates are progress."""
 
-    def add_own_prompt(self, message_id: str) -> None:
-        """A prompt of this editor."""
-        self._own_prompts.add(message_id)
-
     def is_anothers_prompt(self, info: Json) -> bool:
         """Whether the prompt is new, and another client's."""
-        return info["role"] == "user" and info["id"] not in self._user_messages and info["id"] not in self._own_prompts
+        return info["role"] == "user" and info["id"] not in self._user_messages and info["id"] not in self.own_prompts
 
     def running_call(self, message_id: str, call_id: str) -> Json | None:
         """The newest part of a running call; None if it is not known."""
@@ -116,7 +112,7 @@ class EditorTranscript:
             return
         if part["messageID"] in self._user_messages:
             self._finished_parts.add(part["id"])
-            if part["messageID"] not in self._own_prompts and (block := block_of(part)):
+            if part["messageID"] not in self.own_prompts and (block := block_of(part)):
                 yield schema.UserMessageChunk(session_update="user_message_chunk", content=block, message_id=part["messageID"])
         elif part["type"] in _TEXTS:
             yield from self._on_text(part)
@@ -150,11 +146,12 @@ class EditorTranscript:
     def _on_tool(self, part: Json) -> Iterator[SessionUpdate]:
         if self._note_call(part):
             self._finished_parts.add(part["id"])
+        fields = call_fields(part, self._directory)
         if part["id"] in self._announced_calls:
-            yield progressed(part, self._directory)
+            yield schema.ToolCallProgress(session_update="tool_call_update", **fields)
         else:
             self._announced_calls.add(part["id"])
-            yield started(part, self._directory)
+            yield schema.ToolCallStart(session_update="tool_call", **fields)
 
     def _note_call(self, part: Json) -> bool:
         """Whether the call has ended. It is remembered until then."""
