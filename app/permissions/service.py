@@ -9,7 +9,6 @@ PermissionNotGranted
 
 import asyncio
 import base64
-import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,17 +95,6 @@ class SavedApproval:
         """The approval itself, encoded: approvals have no stored id."""
         packed = base64.urlsafe_b64encode(orjson.dumps([self.scope, self.permission, self.pattern]))
         return PREFIX + packed.decode().rstrip("=")
-
-    @classmethod
-    def of_id(cls, saved_id: str) -> "SavedApproval | None":
-        packed = saved_id.removeprefix(PREFIX)
-        try:
-            match orjson.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))):
-                case [str(scope), str(permission), str(pattern)]:
-                    return cls(scope, permission, pattern)
-        except (binascii.Error, ValueError):
-            pass
-        return None
 
     @property
     def project_id(self) -> str:
@@ -232,8 +220,8 @@ class Permissions:
 
     async def remove_saved(self, owner: str | None, saved_id: str) -> None:
         """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
-        saved = SavedApproval.of_id(saved_id)
-        if saved is None or owner not in (None, saved.owner):
+        saved = next((each for each in await self.saved(owner) if each.id == saved_id), None)
+        if saved is None:
             return
         row = {"of_project": saved.scope, "of_permission": saved.permission, "gone": saved.pattern}
         delete = statements(self._database.dialect).delete_approval
