@@ -268,6 +268,8 @@ def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Records, t
         shell.environment["OPENSESSION_TOKEN"] = here.done("token", "create", "cli").stdout.strip()
         assert shell.run(*attach, "-c", "long 2").strip() == long(2)
         assert len(json.loads(shell.done("session", "list", "--format", "json", *attach).stdout)) == 1
+        assert shell.done("stats", *attach).stdout.splitlines()[1].startswith("scripted/rules ")
+        assert shell.done("prune", "--older-than", "0d", *attach).stdout == "1 sessions in 1 trees deleted.\n"
 
 
 def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(shell: Records, tmp_path: Path) -> None:
