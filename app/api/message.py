@@ -162,15 +162,9 @@ QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
 _LIST_ERRORS, _REPLY_ERRORS = documented(403), documented(404)
 
 
-@permissions.get(
-    "/permission",
-    operation_id="permission.list",
-    response_model=list[PermissionRequest],
-    responses=_LIST_ERRORS,
-    dependencies=READS,
-)
-async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.permissions.pending.all_json(here.directory, who.visible_owner))
+@permissions.get("/permission", operation_id="permission.list", responses=_LIST_ERRORS, dependencies=READS)
+async def list_permissions(app: AppServices, who: Who, here: Here) -> list[PermissionRequest]:
+    return await app.permissions.pending.all(here.directory, who.visible_owner)
 
 
 @permissions.post("/permission/{requestID}/reply", responses=_REPLY_ERRORS, dependencies=WRITES_WHILE_STOPPING)
@@ -190,9 +184,9 @@ async def respond(app: AppServices, session_id: SessionIdPath, permission_id: Pe
     return True
 
 
-@questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LIST_ERRORS, dependencies=READS)
-async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.questions.pending.all_json(here.directory, who.visible_owner))
+@questions.get("", operation_id="question.list", responses=_LIST_ERRORS, dependencies=READS)
+async def list_questions(app: AppServices, who: Who, here: Here) -> list[QuestionRequest]:
+    return await app.questions.pending.all(here.directory, who.visible_owner)
 
 
 @questions.post("/{requestID}/reply", operation_id="question.reply", responses=_REPLY_ERRORS, dependencies=WRITES_WHILE_STOPPING)

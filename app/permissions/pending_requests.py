@@ -88,13 +88,7 @@ POLL_SECONDS = 0.25
 class PendingRequests(Generic[R, T]):
     """The requests of one kind that this process waits for, and the orphans that it adopted from dead servers."""
 
-    def __init__(
-        self,
-        kind: RequestKind[R, T],
-        database: Database,
-        writer: Writer,
-        observer: Observer = NOBODY,
-    ) -> None:
+    def __init__(self, kind: RequestKind[R, T], database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
         self._kind = kind
         self._observer = observer
         self._database = database
@@ -300,11 +294,8 @@ class PendingRequests(Generic[R, T]):
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(answer)
 
-    async def all_json(self, directory: str, owner: str | None = None) -> bytes:
-        """The directory's requests as JSON; with `owner`, only those of this user's sessions."""
-        return b"[%b]" % b",".join(request.wire_json() for request in await self.all(directory, owner))
-
     async def all(self, directory: str, owner: str | None = None) -> list[R]:
+        """The directory's requests; with `owner`, only those of this user's sessions."""
         withdrawn = set(self._withdrawn)  # a row that was deleted, and forgotten here, during the read may be read
         rows = await self._database.read(
             lambda connection: work_rows.pending_requests(connection, self._kind.name, directory, owner)

@@ -50,7 +50,7 @@ class Asking:
         await self.pending.resolve(resolutions[0], resolutions[1:], **options)
 
     async def listed(self) -> list[str]:
-        return [request["id"] for request in orjson.loads(await self.pending.all_json("/d"))]
+        return [request.id for request in await self.pending.all("/d")]
 
 
 def event(name: str) -> Event:
