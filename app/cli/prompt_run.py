@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.api.client import STOPPED, ApiClient, ApiRefused, Json, PromptOutcome, SessionFamily
-from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
+from app.cli.render import ASKING, JsonEvents, Output, Renderer, Screen, answer
 from app.cli.support import revealed, session_path, sessions_here, subject
 from app.util import clock, ids
 
@@ -34,7 +34,7 @@ class RunView:
             self._screen.show(*self._renderer.show(event))
 
     def say(self, text: str) -> None:
-        self._note(Output(text, "faint"))
+        self._note(Output(text, "dim"))
 
     def _note(self, *outputs: Output) -> None:
         self._screen.show(*self._renderer.end_line(), *outputs)
@@ -46,9 +46,7 @@ class RunView:
             self.say(f"Allowed: {about}")
             return {"reply": "once"}
         if not self._can_ask:
-            self._note(
-                Output(f"Refused, as there is no terminal to ask on: {about}. --allow grants what is asked for.", "failed")
-            )
+            self._note(Output(f"Refused, as there is no terminal to ask on: {about}. --allow grants what is asked for.", "red"))
             return {"reply": "reject"}
         while True:
             self._note(*permission_texts(request))
@@ -59,7 +57,7 @@ class RunView:
         """The reply to questions; None if they are not answered."""
         if not self._can_ask:
             asked = " ".join(question["question"] for question in request["questions"])
-            self._note(Output(f"Not answered, as there is no terminal to ask on: {asked}", "failed"))
+            self._note(Output(f"Not answered, as there is no terminal to ask on: {asked}", "red"))
             return None
         answers = []
         for question in request["questions"]:
@@ -85,8 +83,8 @@ class RunView:
 def permission_texts(request: Json) -> list[Output]:
     always = f" (always: {revealed(', '.join(request['always']))})" if request["always"] else ""
     return [
-        Output(f"? May the agent do this: {subject(request)}", "asking"),
-        Output(f"  y: once, a: always{always}, n: no > ", "asking", end=""),
+        Output(f"? May the agent do this: {subject(request)}", ASKING),
+        Output(f"  y: once, a: always{always}, n: no > ", ASKING, end=""),
     ]
 
 
@@ -102,7 +100,7 @@ def question_texts(question: Json) -> list[Output]:
     ]
     several = ", several with commas" if question.get("multiple") else ""
     own = "" if question.get("custom") is False else ", or an answer of your own"
-    return [Output(f"? {question['question']}", "asking"), *options, Output(f"  a number{several}{own} > ", "asking", end="")]
+    return [Output(f"? {question['question']}", ASKING), *options, Output(f"  a number{several}{own} > ", ASKING, end="")]
 
 
 def answers_of(question: Json, line: str) -> list[str] | None:

@@ -15,16 +15,15 @@ from rich.text import Text
 
 from app.api.client import Json, error_text, shortened
 
-Style = Literal["plain", "faint", "done", "failed", "asking", "added", "removed", "place"]
 Target = Literal["answer", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`target`: the answer goes to standard output, all else to standard error."""
+    """`style`: as rich has it. `target`: the answer goes to standard output, all else to standard error."""
 
     text: str
-    style: Style = "plain"
+    style: str = ""
     target: Target = "note"
     end: str = "\n"
 
@@ -33,16 +32,8 @@ def answer(text: str, end: str = "\n") -> Output:
     return Output(text, target="answer", end=end)
 
 
-_STYLES: dict[Style, str] = {
-    "plain": "",
-    "faint": "dim",
-    "done": "cyan",
-    "failed": "red",
-    "asking": "bold yellow",
-    "added": "green",
-    "removed": "red",
-    "place": "dim cyan",
-}
+ASKING = "bold yellow"
+"""The style of what the user is asked, and of what they have said."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters are removed: a model, or a file that it reads, could otherwise move the cursor or rename the terminal."""
 
@@ -61,7 +52,7 @@ class Screen:
             console = self._consoles[output.target]
             text = _CONTROLS.sub("", output.text) if console.is_terminal else output.text
             if console.is_terminal:
-                console.print(Text(text, style=_STYLES[output.style]), end=output.end, soft_wrap=True)
+                console.print(Text(text, style=output.style), end=output.end, soft_wrap=True)
             else:
                 console.file.write(text + output.end)
             console.file.flush()
@@ -92,7 +83,7 @@ MAX_OUTPUT_LINES = 10
 _TITLE_ARGUMENTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
 """The first of these arguments is the subject of a call without a title."""
 
-_DIFF_STYLES: dict[str, Style] = {"+": "added", "-": "removed", "@": "place"}
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "dim cyan"}
 """By the first character of a line."""
 
 _TYPES = {"step-start": "step_start", "step-finish": "step_finish", "text": "text", "tool": "tool_use"}
@@ -128,7 +119,7 @@ class Renderer:
             case "message.part.removed":
                 if self._shown.pop(properties["partID"], None):
                     yield from self.end_line()
-                    yield Output("(This was taken back: the request failed on the way.)", "faint")
+                    yield Output("(This was taken back: the request failed on the way.)", "dim")
             case "session.status":
                 yield from self._on_status(properties)
             case "session.error":
@@ -184,13 +175,13 @@ class Renderer:
         status = properties["status"]
         if properties["sessionID"] == self._session_id and status["type"] == "retry":
             yield from self.end_line()
-            yield Output(f"The request is sent again (attempt {status['attempt']}): {status['message']}", "faint")
+            yield Output(f"The request is sent again (attempt {status['attempt']}): {status['message']}", "dim")
 
     def _on_error(self, properties: Json) -> Iterator[Output]:
         error = properties.get("error") or {}
         if properties.get("sessionID") == self._session_id and error.get("name") != "MessageAbortedError":
             yield from self.end_line()
-            yield Output(f"Error: {error_text(error)}", "failed")
+            yield Output(f"Error: {error_text(error)}", "red")
 
 
 # Tool calls.
@@ -200,13 +191,13 @@ def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
     """`part` is a tool part whose state is completed or error."""
     state = part["state"]
     if state["status"] == "error":
-        yield Output(f"✗ {_heading(part, state)}: {shortened(state['error'])}", "failed")
+        yield Output(f"✗ {_heading(part, state)}: {shortened(state['error'])}", "red")
         return
-    yield Output(f"✓ {_heading(part, state)}", "done")
+    yield Output(f"✓ {_heading(part, state)}", "cyan")
     lines = list(_details(part["tool"], state))
     yield from lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
-        yield Output(f"  … {len(lines) - MAX_LINES} more lines", "faint")
+        yield Output(f"  … {len(lines) - MAX_LINES} more lines", "dim")
 
 
 def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
@@ -221,12 +212,12 @@ def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:
     if isinstance(metadata.get("diff"), str):
         yield from _diff_lines(metadata["diff"])
     elif tool == "write" and not metadata.get("exists"):
-        yield from (Output(f"  +{line}", "added") for line in str(state["input"].get("content", "")).splitlines())
+        yield from (Output(f"  +{line}", "green") for line in str(state["input"].get("content", "")).splitlines())
     elif tool == "bash":
         lines = str(metadata.get("output") or "").splitlines()
-        yield from (Output(f"  {line}", "faint") for line in lines[:MAX_OUTPUT_LINES])
+        yield from (Output(f"  {line}", "dim") for line in lines[:MAX_OUTPUT_LINES])
         if len(lines) > MAX_OUTPUT_LINES:
-            yield Output(f"  … {len(lines) - MAX_OUTPUT_LINES} more lines", "faint")
+            yield Output(f"  … {len(lines) - MAX_OUTPUT_LINES} more lines", "dim")
 
 
 def _diff_lines(diff: str) -> Iterator[Output]:
@@ -237,7 +228,7 @@ def _diff_lines(diff: str) -> Iterator[Output]:
             in_hunk = False
         in_hunk = in_hunk or line.startswith("@@")
         if in_hunk:
-            yield Output(f"  {line}", _DIFF_STYLES.get(line[:1], "faint"))
+            yield Output(f"  {line}", _DIFF_STYLES.get(line[:1], "dim"))
 
 
 # A stored session.
@@ -245,20 +236,20 @@ def _diff_lines(diff: str) -> Iterator[Output]:
 
 def transcript(info: Json, messages: list[Json]) -> Iterator[Output]:
     """A stored session as it was shown while it ran, with its prompts."""
-    yield Output(f"{info['title']} ({info['id']})", "done", target="answer")
+    yield Output(f"{info['title']} ({info['id']})", "cyan", target="answer")
     for message in messages:
         for part in message["parts"]:
             yield from _part_output(part, is_prompt=message["info"]["role"] == "user")
         if error := message["info"].get("error"):
-            yield Output(f"Error: {error_text(error)}", "failed", target="answer")
+            yield Output(f"Error: {error_text(error)}", "red", target="answer")
 
 
 def _part_output(part: Json, *, is_prompt: bool) -> Iterator[Output]:
     if part["type"] == "text" and not part.get("synthetic") and part["text"].strip():
         yield answer("")
-        yield Output(f"> {part['text']}", "asking", "answer") if is_prompt else answer(part["text"])
+        yield Output(f"> {part['text']}", ASKING, "answer") if is_prompt else answer(part["text"])
     if part["type"] == "file" and is_prompt:
-        yield Output(f"> ({part.get('filename') or part['mime']})", "asking", "answer")
+        yield Output(f"> ({part.get('filename') or part['mime']})", ASKING, "answer")
     if part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
         yield from (Output(line.text, line.style, "answer") for line in tool_lines(part))
 
