@@ -1,13 +1,12 @@
 """The target of a revert and the messages that it reverts. Pure."""
 
-import ast
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from app.project.snapshot.trees import unquoted
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Completed, Failed, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
 from app.schema.permission import EDITING_TOOLS
@@ -145,7 +144,6 @@ def _edited_files(part: Part) -> Sequence[str]:
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _RENAMED = re.compile(r"^rename to (.+)$", re.MULTILINE)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def revert_state(revert: Revert) -> RevertState:
@@ -174,10 +172,10 @@ def _file(patch: str) -> RevertedFile:
 def _name_in(head: str) -> str:
     """The file's name in the lines before a patch's first hunk."""
     if renamed := _RENAMED.search(head):
-        return _unquoted(renamed[1])
+        return _plain(renamed[1])
     # Without a rename the first line has the same name twice: `diff --git a/NAME b/NAME`.
     names = head.partition("\n")[0].removeprefix("diff --git ")
-    return _unquoted(names[len(names) // 2 + 1 :]).removeprefix("b/")
+    return _plain(names[len(names) // 2 + 1 :]).removeprefix("b/")
 
 
 def _status_in(head: str) -> Literal["added", "deleted", "modified"]:
@@ -186,10 +184,5 @@ def _status_in(head: str) -> Literal["added", "deleted", "modified"]:
     return "deleted" if "\ndeleted file mode" in head else "modified"
 
 
-def _unquoted(name: str) -> str:
-    """Git quotes unusual names as C does, which Python reads."""
-    if _QUOTED.fullmatch(name):
-        with suppress(SyntaxError, ValueError):
-            text: str = ast.literal_eval(name.encode().decode("latin-1"))
-            return text.encode("latin-1").decode("utf-8", "replace")
-    return name
+def _plain(name: str) -> str:
+    return unquoted(name.encode()).decode("utf-8", "replace")
