@@ -166,11 +166,6 @@ def binary() -> Path:
     return Path(found)
 
 
-def json_text(path: Path) -> str:
-    """The path for JSON: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", errors="replace")
-
-
 def _glob_arguments(globs: Sequence[str]) -> list[str]:
     """Drops globs that match everything: they would override the ignore files. The last glob wins and excludes `.git`."""
     return [f"--glob={glob}" for glob in (*globs, "!.git") if glob not in _EVERYTHING]

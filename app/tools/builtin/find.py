@@ -58,9 +58,9 @@ class ListTool(_Search[ListParameters]):
 
 
 def _render(directory: Path, listing: SearchResult[Path]) -> str:
-    names = [search.json_text(path.relative_to(directory)) for path in listing.items]
+    names = [text_file.json_text(str(path.relative_to(directory))) for path in listing.items]
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
-    lines = [f"{search.json_text(directory)}/", *_tree(names)]
+    lines = [f"{text_file.json_text(str(directory))}/", *_tree(names)]
     return "\n".join(lines + listing.notes(more))
 
 
@@ -88,7 +88,7 @@ class GlobTool(_Search[GlobParameters]):
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         listing = await search.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
         paths = await asyncio.to_thread(newest_first, listing.items)
-        lines = [search.json_text(path) for path in paths] or ["No files found"]
+        lines = [text_file.json_text(str(path)) for path in paths] or ["No files found"]
         more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
         return ToolResult(
             title=relative_name(ctx, scope.path),
@@ -132,7 +132,7 @@ def _newest_first(matches: list[Match]) -> list[Match]:
 def _render_matches(chosen: list[Match], matches: SearchResult[Match]) -> str:
     lines = [f"Found {len(chosen)} matches"] if chosen else ["No files found"]
     for path, in_file in groupby(chosen, key=lambda match: match.path):
-        lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
+        lines += [f"{text_file.json_text(str(path))}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
     if chosen:
         lines.pop()
     total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.items))

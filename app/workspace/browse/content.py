@@ -14,8 +14,8 @@ from app.project.sandbox.git import Git
 from app.project.snapshot.trees import PLAIN_DIFF, nul_separated, patch_header
 from app.schema.errors import ServiceError
 from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
-from app.tools import search
 from app.tools.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
+from app.tools.text_file import json_text
 from app.util.project_files import FolderEntry, is_directory
 from app.workspace.browse.allowed_paths import AllowedPaths, FileForbidden
 
@@ -152,9 +152,9 @@ async def _ignored(git: Git, folder: str, entries: Sequence[FolderEntry]) -> set
 def _node(allowed: AllowedPaths, folder: str, entry: FolderEntry, ignored: bool) -> FileNode:
     full = f"{folder.rstrip('/')}/{entry.name}"
     return FileNode(
-        name=search.json_text(Path(entry.name)),
-        path=search.json_text(Path(allowed.relative(full))),
-        absolute=search.json_text(Path(full)),
+        name=json_text(entry.name),
+        path=json_text(allowed.relative(full)),
+        absolute=json_text(full),
         type="directory" if entry.is_directory else "file",
         ignored=ignored,
     )
