@@ -15,6 +15,7 @@ from typing import Any, Literal
 from app.project.snapshot.maintenance import collect_repositories
 from app.record.engine import Connection, Database
 from app.record.repositories import session_rows, work_rows
+from app.record.repositories.account_rows import DAY_MS
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.session import PruneReport, Session
 from app.sessions.live import LiveSessions, SessionWork, WorkKind
@@ -23,8 +24,6 @@ from app.sessions.store import Store
 from app.util import clock
 
 log = logging.getLogger(__name__)
-
-DAY_MS = 86_400_000
 
 KeptAs = Literal["shared", "pinned", "running"]
 

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from app.project.sandbox.git_repository import GitRepository, may_name_filters, problem_of
+from app.project.sandbox.git_repository import GitRepository, problem_of
 from app.project.sandbox.sandbox import Sandbox
 from app.project.sandbox.scope import NO_WALLS, Program, Walls
 from app.util import environment, processes
@@ -123,8 +123,6 @@ class Git:
 
     async def without_filters(self) -> dict[str, str]:
         """The variables that switch off the filters that the repository's own configuration names."""
-        if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
-            return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
         fields = (await self.run(*wanted)).names
         own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]

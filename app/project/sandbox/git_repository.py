@@ -16,7 +16,6 @@ from app.util.project_files import read_small
 
 _WORKTREE_LINE = re.compile(r"^[^\S\n]*worktree[^\S\n]*=(.+)$", re.MULTILINE)
 """Takes no longer than to read the file, whatever is in it: other threads wait for a search to end."""
-_FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
 """A section can begin anywhere in a line."""
 _FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
@@ -85,12 +84,6 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
         if not is_walled and (reason := _way_out(folder)):
             return reason
     return None
-
-
-def may_name_filters(repository: GitRepository) -> bool:
-    """Whether the repository's configuration can name a filter, itself or through a file that it includes."""
-    files = (repository.common_dir / "config", repository.git_dir / "config.worktree")
-    return any(_FILTER.search(read_small(file)) for file in files)
 
 
 def _way_out(folder: Path) -> str | None:
