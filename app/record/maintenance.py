@@ -1,17 +1,16 @@
-"""An operator's work on a database: checks for `opensession doctor` (damage, orphaned rows, unfinished answers), facts about its
-server, and copies for backups."""
+"""An operator's work on a database: checks for `opensession doctor` (damage, unfinished answers), facts about its server, and
+copies for backups."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import orjson
-from sqlalchemy import Engine, delete, func, select, text, update
+from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from app.record import tables
@@ -145,8 +144,7 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     if found != HEAD:
         yield Finding(SUBJECT, "note", f"at revision {found}, this version needs {HEAD}: the next start or `migrate` upgrades it")
         return
-    checks = (_integrity_findings, _orphan_findings, _damage_findings)
-    faults = [finding for check in checks for finding in check(engine, connection)]
+    faults = [*_integrity_findings(connection), *_damage_findings(connection)]
     yield from faults
     yield from _open_message_findings(connection)
     yield from _search_findings(engine, connection)
@@ -161,8 +159,8 @@ def _count_rows(connection: Connection) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def _integrity_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    if engine.dialect.name != "sqlite":
+def _integrity_findings(connection: Connection) -> Iterator[Finding]:
+    if connection.dialect.name != "sqlite":
         return
     problems = [row for row in connection.execute(text("PRAGMA integrity_check")).scalars() if row != "ok"]
     if problems:
@@ -172,47 +170,12 @@ def _integrity_findings(engine: Engine, connection: Connection) -> Iterator[Find
         yield Finding(SUBJECT, "fault", f"{damaged}is readable: sqlite3 opensession.db .recover | sqlite3 recovered.db")
 
 
-def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    """Parts without a message and messages without a session. Foreign keys prevent them unless someone switched them off."""
-    message, part, session = tables.MESSAGE, tables.PART, tables.SESSION
-    owners = select(message.c.id).where(message.c.session_id == part.c.session_id, message.c.id == part.c.message_id)
-    for of, without in ((message, message.c.session_id.not_in(select(session.c.id))), (part, ~owners.exists())):
-        count = connection.execute(select(func.count()).select_from(of).where(without)).scalar_one()
-        if count:
-            statement = delete(of).where(without)
-            text_ = f"{count} {of.name} rows belong to nothing"
-            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
-
-
-def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    for of in (tables.MESSAGE, tables.PART):
-        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if parsed(row.body) is None]
+def _damage_findings(connection: Connection) -> Iterator[Finding]:
+    for of in (tables.SESSION, tables.MESSAGE, tables.PART):
+        rows = [row.id for row in connection.execute(select(of.c.id, of.c.body)) if parsed(row.body) is None]
         if rows:
-            statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
-            text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
-            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
-    session = tables.SESSION
-    rows = [row for row in connection.execute(select(session)) if parsed(row.body) is None]
-    if rows:
-        statements = [
-            update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
-        ]
-        text_ = f"{len(rows)} session rows are damaged: {_names(rows)}"
-        yield Finding(SUBJECT, "fault", text_, "make them anew from their columns", partial(_write_all, engine, statements))
-
-
-def _session_body(row: Any) -> str:
-    """A session body made from the row's columns."""
-    body = {
-        "id": row.id,
-        "slug": "mended-session",
-        "projectID": row.project_id,
-        "directory": row.directory,
-        "title": row.title_folded,
-        "version": "mended",
-        "time": {"created": row.updated, "updated": row.updated},
-    }
-    return orjson.dumps({**body, "parentID": row.parent_id} if row.parent_id else body).decode()
+            named = ", ".join(rows[:_MAX_NAMED]) + (" …" if len(rows) > _MAX_NAMED else "")
+            yield Finding(SUBJECT, "fault", f"{len(rows)} {of.name} rows are damaged and left out: {named}. A backup has them")
 
 
 def _open_message_findings(connection: Connection) -> Iterator[Finding]:
@@ -228,16 +191,6 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
         yield Finding(SUBJECT, "note", text_, "create the index", partial(_add_text_index, engine))
-
-
-def _names(rows: Sequence[Any]) -> str:
-    return ", ".join(row.id for row in rows[:_MAX_NAMED]) + (" …" if len(rows) > _MAX_NAMED else "")
-
-
-def _write_all(engine: Engine, statements: Sequence[Any]) -> None:
-    with single_write(engine) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def _add_text_index(engine: Engine) -> None:
