@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SERVICE = "opensession"
 _CAPTURING = frozenset({"true", "span_only", "span_and_event"})
 
 
@@ -36,14 +35,6 @@ def require_http(environ: Mapping[str, str]) -> None:
     name = next((name for name in names if environ.get(name)), None)
     if name and not environ[name].strip().lower().startswith("http/"):
         raise ValueError(f"{name} is {environ[name]}, and traces are sent by http/protobuf alone")
-
-
-def service_name(environ: Mapping[str, str]) -> str:
-    """A given name overrides the variables, so it repeats theirs."""
-    if name := environ.get("OTEL_SERVICE_NAME"):
-        return name
-    attributes = dict(pair.split("=", 1) for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in pair)
-    return attributes.get("service.name", "").strip() or DEFAULT_SERVICE
 
 
 def put_trace(headers: MutableMapping[str, str]) -> None:
@@ -88,7 +79,7 @@ def _traces(environ: Mapping[str, str]) -> "Traces | None":
         from app.events.telemetry.traces import Traces
 
         captured = environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-        return Traces(service_name(environ), captures_contents=captured in _CAPTURING)
+        return Traces(captures_contents=captured in _CAPTURING)
     except ImportError as error:
         log.warning("no traces, though OTEL_… variables ask for them: pip install 'opensession[otel]' (%s)", error)
     except ValueError as error:

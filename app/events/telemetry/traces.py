@@ -14,7 +14,7 @@ import orjson
 from opentelemetry import trace
 from opentelemetry.context import attach, detach
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
@@ -56,10 +56,11 @@ Attributes = dict[str, Any]
 class Traces(Observer):
     watches_models = True
 
-    def __init__(self, service: str, *, captures_contents: bool) -> None:
+    def __init__(self, *, captures_contents: bool) -> None:
         self.captures_contents = captures_contents
-        resource = Resource.create({SERVICE_NAME: service, SERVICE_VERSION: __version__})
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        own = Resource.create({SERVICE_NAME: "opensession", SERVICE_VERSION: __version__})
+        named = own.merge(OTELResourceDetector().detect())  # again: what the variables name overrides it
+        self._provider = TracerProvider(resource=named, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("opensession", __version__)
 
