@@ -305,10 +305,6 @@ class LiveSessions:
         # Both at once: a turn here may wait for the other server's run.
         await asyncio.gather(self.leases.request_abort(session_id), *(work.ended.wait() for work in here))
 
-    async def _abort_here(self, session_id: str) -> None:
-        for work in self._abort_works(session_id):
-            await work.ended.wait()
-
     def _abort_works(self, session_id: str) -> list[SessionWork]:
         works = [work for work in self.get(session_id).works if work.task is not None]
         for work in works:
@@ -323,7 +319,8 @@ class LiveSessions:
     async def close(self) -> None:
         """Ends of turns that could not be stored are recovered by another server, or at the next start."""
         await self._watching.cancel()
-        await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self.at_work)))
+        aborted = [work for session_id in list(self.at_work) for work in self._abort_works(session_id)]
+        await asyncio.gather(*(work.ended.wait() for work in aborted))
         closing = [live.closing for live in self.at_work.values() if live.closing is not None]
         for task in closing:
             task.cancel()

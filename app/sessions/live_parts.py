@@ -131,7 +131,7 @@ class LiveParts:
 
     def __init__(self, writer: Writer, publisher: SessionPublisher, leases: Mapping[str, Lease]) -> None:
         self._writer = writer
-        self._publisher = publisher
+        self.publisher = publisher
         self._leases = leases
         self._by_session: dict[str, dict[str, LivePart]] = {}
         self._first_writes: dict[str, asyncio.Future[Any]] = {}
@@ -170,12 +170,12 @@ class LiveParts:
 
     def _announce(self, live: LivePart, text: str) -> None:
         """After the session's changes, but not a failed one of the part's chain. Later listeners read what there is then."""
-        if not (self._publisher.delta_listeners or self._first_writes):
+        if not (self.publisher.delta_listeners or self._first_writes):
             return
         session_id = live.part.session_id
         lease = self._leases.get(session_id)
         delta = live.delta(text, lease.generation if lease else 0)
-        self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
+        self._writer.behind(session_id, partial(self.publisher.publish_delta, delta), live.chain)
 
     def replace(self, part_id: str, done: asyncio.Future[Any], session_id: str) -> None:
         """The change `done` puts the part in full, or removes it, in place of what streamed. Clients see no new part before."""
@@ -222,10 +222,6 @@ class LiveParts:
     def _is_known(self, part_id: str) -> bool:
         first = self._first_writes.get(part_id)
         return first is None or first.done()
-
-    def owner(self, session_id: str) -> str:
-        """The owner of a session that streams; empty if it has none."""
-        return self._publisher.owner(session_id)
 
     async def first_writes(self) -> None:
         """Waits until every part that is being stored for the first time is stored and announced."""

@@ -71,7 +71,7 @@ class Replay:
             found.known[part.id] = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
             shown = EventMessagePartUpdated.around_part(part.session_id, part.wire_json())
             event = Event.of(shown, where, part.session_id, journaled=False)
-            found.events.append(event.stored(self._store.live.owner(part.session_id), None))
+            found.events.append(event.stored(self._store.live.publisher.owner(part.session_id), None))
         return found
 
     async def trim(self) -> None:
