@@ -118,10 +118,6 @@ MAX_PATHS = 2000
 """With more paths git is as fast."""
 SETTLED_MS = 2000
 """The coarsest times of common file systems, those of FAT, are two seconds apart."""
-SETTLED_BY_TICKS_MS = 100
-"""For file systems whose times are those of the kernel's ticks, which are ten milliseconds apart at the most."""
-_BY_TICKS = {"ext4", "overlay", "tmpfs", "xfs"}
-_MOUNTS = Path("/proc/self/mountinfo")
 
 PathState = tuple[int, ...]
 
@@ -139,26 +135,13 @@ class StatCache:
         cache = cls({path: path_state(path) for path in paths}, rule_states(rules))
         states = [state for state in (*cache.paths.values(), *cache.rules.values()) if state]
         changed_ns = max((max(state[:2]) for state in states), default=0)
-        has_ticks = {state[-1] for state in states} <= devices_with_ticks()
-        settled_ms = began_ms - (SETTLED_BY_TICKS_MS if has_ticks else SETTLED_MS)
-        return cache if changed_ns < settled_ms * 1_000_000 else None
+        return cache if changed_ns < (began_ms - SETTLED_MS) * 1_000_000 else None
 
     def __len__(self) -> int:
         return len(self.paths) + len(self.rules)
 
     def is_current(self) -> bool:
         return self.rules == rule_states(self.rules) and all(path_state(path) == state for path, state in self.paths.items())
-
-
-def devices_with_ticks() -> set[int]:
-    """The devices of file systems whose times are from this machine's kernel."""
-    try:
-        lines = _MOUNTS.read_text(errors="replace").splitlines()
-    except OSError:
-        return set()
-    mounts = (line.partition(" - ") for line in lines)
-    numbers = (before.split()[2].split(":") for before, _, after in mounts if after.split()[0] in _BY_TICKS)
-    return {os.makedev(int(major), int(minor)) for major, minor in numbers}
 
 
 def path_state(path: str, *, follow_symlinks: bool = False) -> PathState | None:

@@ -22,6 +22,7 @@ from app.project.sandbox.git import Git
 from app.project.snapshot import extent
 from app.project.snapshot.capture import (
     MAX_PATHS,
+    SETTLED_MS,
     OnDisk,
     PathState,
     Staging,
@@ -57,8 +58,6 @@ from app.util.tasks import ProcessLocks, TaskSet, forget_failure
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
-_STATS_DELAY_MS = 150
-"""How long after a change the stats are taken: the stat cache holds nothing that was changed just before."""
 _STATS_RETRY_MS = 3000
 """How long after a try the stats are taken again, if they are still needed."""
 _STATS_RETRY_OF_MANY_MS = 600_000
@@ -331,7 +330,7 @@ class Snapshots:
         self._known = _IndexState(self._repository.index_signature(), tree, staging.placeholders)
         self._has_new_trees = True
         if known:
-            self._stats_wait_until_ms = clock.now_ms() + _STATS_DELAY_MS
+            self._stats_wait_until_ms = clock.now_ms() + SETTLED_MS  # nothing that was changed just before is cached
         return tree
 
     async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from git_files import files, git
 from snapshot_project import Project, counted_git
 
-from app.project.snapshot import extent
+from app.project.snapshot import capture, extent
 from app.project.snapshot.capture import MAX_FILE_BYTES
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.snapshots import Snapshots
@@ -107,7 +107,8 @@ async def test_repositories_inside_are_left_alone(project: Project, snapshots: S
         assert "another git repository" in report.failures[0].reason, name
 
 
-async def test_an_unchanged_directory_needs_no_git(project: Project, tmp_path: Path) -> None:
+async def test_an_unchanged_directory_needs_no_git(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "SETTLED_MS", 100)
     os.utime(project.write("sub/a", "x"), (1, 1))
     snapshots = project.snapshots()
     tree = await snapshots.track()

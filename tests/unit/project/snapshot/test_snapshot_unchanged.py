@@ -11,7 +11,7 @@ from git_files import git
 from snapshot_project import Project, counted_git
 
 from app.project.snapshot import capture
-from app.project.snapshot.capture import StatCache
+from app.project.snapshot.capture import SETTLED_MS, StatCache
 from app.project.snapshot.snapshots import Snapshots
 from app.util import clock
 
@@ -192,7 +192,7 @@ async def test_what_was_changed_just_now_is_looked_at_by_git(
     project: Project, snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the test itself takes."""
-    monkeypatch.setattr(capture, "SETTLED_BY_TICKS_MS", 60_000)
+    monkeypatch.setattr(capture, "SETTLED_MS", 60_000)
     project.write("a.txt", "x")
     await looked_at(snapshots)
     with counted_git(tmp_path) as count:
@@ -200,19 +200,12 @@ async def test_what_was_changed_just_now_is_looked_at_by_git(
         assert count() > 0
 
 
-@pytest.mark.parametrize(("has_ticks", "settled_ms"), [(True, 100), (False, 2000)])
-def test_paths_are_relied_on_when_their_last_change_lies_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ticks: bool, settled_ms: int
-) -> None:
-    """A short while where the kernel's ticks are their times, longer on other file systems."""
-    file, mounts = tmp_path / "a.txt", tmp_path.with_name("mounts")
+def test_paths_are_relied_on_when_their_last_change_lies_back(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
     file.write_text("x")
-    device, kind = tmp_path.stat().st_dev, "ext4" if has_ticks else "vfat"
-    mounts.write_text(f"27 1 {os.major(device)}:{os.minor(device)} / / rw shared:1 - {kind} /dev/x rw\n")
-    monkeypatch.setattr(capture, "_MOUNTS", mounts)
     changed_ms = max(file.stat().st_ctime_ns, tmp_path.stat().st_ctime_ns) // 1_000_000
-    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms - 50) is None
-    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms + 50) is not None
+    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + SETTLED_MS - 50) is None
+    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + SETTLED_MS + 50) is not None
     os.utime(file, (file.stat().st_atime, file.stat().st_mtime + 3600))
     assert StatCache.of([str(file)], [], changed_ms + 60_000) is None
 
