@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from app.project.sandbox.git import TIMED_OUT, WITHOUT_CONFIGURATION, Git, GitResult
-from app.project.snapshot.capture import PathState, path_state
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.trees import (
     LINK,
@@ -94,7 +93,6 @@ class Repository:
         self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
         self._unreadable: list[str] = []
         """Nested repositories at which git ends."""
-        self._rules_read: tuple[PathState | None, list[str]] | None = None
         self.rule_files: list[str] = []
         """The files with ignore rules outside of the worktree, missing ones too; known after `prepare`."""
         self._kept: dict[str, float] = {}
@@ -121,7 +119,6 @@ class Repository:
     async def _create(self) -> None:
         self._kept.clear()
         self._noted = None
-        self._rules_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in ("HEAD.lock", "config.lock"):  # of a git that was killed here
             (self.git_dir / left).unlink(missing_ok=True)
@@ -155,15 +152,10 @@ class Repository:
         is_there = os.path.isfile(self._ignore_file)  # noqa: PTH113  a Path raises for what cannot be asked for
         named = {"core.excludesFile": str(self._ignore_file)} if is_there else {}
         self._options = _options({**_CONFIG, **named})
-        read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
-        target = self.git_dir / "info" / "exclude"
         self._unreadable = [path for path in self._unreadable if os.path.lexists(self._worktree / path / ".git")]
-        if self._rules_read == (read, self._unreadable) and target.exists():
-            return
         theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
         lines = [*theirs.splitlines(), *self._exclude, *map(_ignore_line, self._unreadable)]
-        target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-        self._rules_read = read, self._unreadable
+        (self.git_dir / "info" / "exclude").write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
 
     def leave_out_repositories(self) -> None:
         """From the next `prepare` on git does not look into nested repositories, which belong to no snapshot. Git fails at one
