@@ -222,7 +222,7 @@ async def raw_diff(here: Here) -> Response:
 @vcs.post("/apply", responses=_APPLIED, dependencies=WRITES)
 async def apply(app: AppServices, allowed: Allowed, body: VcsPatch) -> VcsApplied:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    await apply_patch(allowed, body.patch, app.live, app.toolbox.locks, app.sandbox)
+    await apply_patch(allowed, body.patch, app.live, app.database.locks, app.sandbox)
     return VcsApplied()
 
 

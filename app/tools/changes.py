@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from app.record.postgres import Locks
 from app.schema.project import FileErrors
 from app.tools import text_file, unsaved
 from app.tools.base import ToolContext, ToolError, ToolPermission
 from app.tools.boundary import project_of, relative_name, require_in_place, root_of
 from app.tools.diff import FileDelta, compare
-from app.tools.text_file import FileLocks, FileTimes, Stamp, TextFile
+from app.tools.text_file import FileTimes, Stamp, TextFile, hold_all
 from app.util.beneath import ROOT, Root, remove_folder
 
 Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
@@ -228,7 +229,7 @@ def _restored(path: Path, before: TextFile, root: Root) -> TextFile:
 
 
 class FileEditor:
-    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
+    def __init__(self, times: FileTimes, locks: Locks) -> None:
         self._times = times
         self._locks = locks
 
@@ -262,7 +263,7 @@ class FileEditor:
 
         Holds the files' locks throughout, so that a parallel change starts from the result of this one.
         """
-        async with self._locks.hold_all(paths):
+        async with hold_all(self._locks, paths):
             for path in paths:
                 await unsaved.require_saved(ctx, path)
             batch = FileBatch(partial(root_of, ctx))

@@ -10,7 +10,7 @@ import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -19,7 +19,6 @@ from app.record.postgres import Locks
 from app.tools.base import ToolError
 from app.util import clock
 from app.util.beneath import ROOT, Root, folder_of, opened, replacing, status_of
-from app.util.tasks import ProcessLocks
 
 _CAPACITY = 5_000
 MAX_BYTES = 10 * 1024 * 1024
@@ -234,19 +233,10 @@ def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | 
         os.fchmod(descriptor, mode)
 
 
-class FileLocks:
-    """Locks by real path."""
-
-    def __init__(self, locks: Locks | None = None) -> None:
-        self._locks = locks or ProcessLocks()
-
-    def hold(self, path: Path) -> AbstractAsyncContextManager[object]:
-        return self._locks.lock(f"file {os.path.realpath(path)}")
-
-    @asynccontextmanager
-    async def hold_all(self, paths: Iterable[Path]) -> AsyncIterator[None]:
-        """Locks all of the files, in a fixed order to avoid deadlocks."""
-        async with AsyncExitStack() as stack:
-            for path in sorted(paths, key=os.path.realpath):
-                await stack.enter_async_context(self.hold(path))
-            yield
+@asynccontextmanager
+async def hold_all(locks: Locks, paths: Iterable[Path]) -> AsyncIterator[None]:
+    """Locks all of the files, by their real paths, in a fixed order to avoid deadlocks."""
+    async with AsyncExitStack() as stack:
+        for real in sorted(set(map(os.path.realpath, paths))):
+            await stack.enter_async_context(locks.lock(f"file {real}"))
+        yield

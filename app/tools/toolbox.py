@@ -20,7 +20,7 @@ from app.tools.builtin.read import ReadTool
 from app.tools.builtin.webfetch import WebFetchTool
 from app.tools.changes import FileEditor
 from app.tools.process import choose_shell, command_environment
-from app.tools.text_file import FileLocks, FileTimes
+from app.tools.text_file import FileTimes
 from app.tools.web import PinnedRequests
 
 CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
@@ -38,7 +38,6 @@ class Toolbox:
     ) -> None:
         self.sandbox = sandbox
         self.times = FileTimes(check_disabled=flags.disable_filetime_check)
-        self.locks = FileLocks(locks)
         self.read = ReadTool(self.times)
         self.list = ListTool(sandbox)
         self.shell = choose_shell(os.environ)
@@ -50,7 +49,7 @@ class Toolbox:
             environment=self.environment,
             default_timeout_ms=flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
         )
-        editor = FileEditor(self.times, self.locks)
+        editor = FileEditor(self.times, locks)
         self._fixed: tuple[Tool[Any], ...] = (
             InvalidTool(),
             QuestionTool(),

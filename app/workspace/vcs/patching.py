@@ -20,11 +20,12 @@ from app.project.sandbox.git import WITHOUT_CONFIGURATION, Git
 from app.project.sandbox.sandbox import Sandbox
 from app.project.snapshot.restore import remove, write_file
 from app.project.snapshot.trees import unquoted
+from app.record.postgres import Locks
 from app.schema.errors import ServiceError
 from app.sessions.live import LiveSessions
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks
+from app.tools.text_file import hold_all
 from app.util.beneath import opened
 from app.util.project_files import HeldDirectory
 from app.workspace.browse.allowed_paths import AllowedPaths
@@ -59,14 +60,14 @@ _FileStates = Mapping[str, _FileState]
 """By the files' names from the top of the checkout on."""
 
 
-async def apply_patch(allowed: AllowedPaths, patch: str, live: LiveSessions, locks: FileLocks, sandbox: Sandbox) -> None:
+async def apply_patch(allowed: AllowedPaths, patch: str, live: LiveSessions, locks: Locks, sandbox: Sandbox) -> None:
     """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
     if not allowed.location.is_git:
         raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
     await require_idle(live, allowed.location.worktree)
     checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
     names = await asyncio.to_thread(lambda: [name for name in _candidates(data) if _is_below(name, allowed)])
-    async with locks.hold_all(checkout.path / name for name in names):
+    async with hold_all(locks, (checkout.path / name for name in names)):
         before = await asyncio.to_thread(_read, checkout, names)
         after = await _apply_with_line_ends(sandbox, allowed.location.git, before, data)
         changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

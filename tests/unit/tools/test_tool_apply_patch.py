@@ -11,7 +11,8 @@ from app.project.sandbox.scope import SandboxWorkspace, hold
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.apply_patch import ApplyPatchTool
 from app.tools.changes import FileBatch, FileEditor, write_batch
-from app.tools.text_file import FileLocks, FileTimes, Stamp
+from app.tools.text_file import FileTimes, Stamp
+from app.util.tasks import ProcessLocks
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def ctx(make_ctx: MakeContext, project: Path) -> ToolContext:
 
 
 async def patch(ctx: ToolContext, text: str, times: FileTimes | None = None) -> ToolResult:
-    tool = ApplyPatchTool(FileEditor(times or FileTimes(), FileLocks()))
+    tool = ApplyPatchTool(FileEditor(times or FileTimes(), ProcessLocks()))
     return await run(tool, ctx, patchText=f"*** Begin Patch\n{text}\n*** End Patch")
 
 
@@ -144,7 +145,7 @@ async def test_what_cannot_be_applied_is_refused_before_anything_is_asked_or_cha
 async def test_an_empty_patch_is_refused(ctx: ToolContext) -> None:
     assert await refusal(ctx, "") == "patch rejected: empty patch"
     with pytest.raises(ToolError, match="patchText is required"):
-        await run(ApplyPatchTool(FileEditor(FileTimes(), FileLocks())), ctx, patchText=" ")
+        await run(ApplyPatchTool(FileEditor(FileTimes(), ProcessLocks())), ctx, patchText=" ")
 
 
 async def test_every_place_outside_is_asked_before_the_patch(ctx: ToolContext, host: FakeHost, project: Path) -> None:

@@ -15,7 +15,8 @@ from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadTool
 from app.tools.changes import FileEditor
-from app.tools.text_file import FileLocks, FileTimes, Stamp
+from app.tools.text_file import FileTimes, Stamp, hold_all
+from app.util.tasks import ProcessLocks
 
 
 class Workbench:
@@ -23,10 +24,10 @@ class Workbench:
 
     def __init__(self, ctx: ToolContext, times: FileTimes | None = None) -> None:
         self.ctx = ctx
-        self.times, self.locks = times or FileTimes(), FileLocks()
+        self.times, self.locks = times or FileTimes(), ProcessLocks()
 
     async def require_unlocked(self, path: Path) -> None:
-        async with asyncio.timeout(60), self.locks.hold(path):
+        async with asyncio.timeout(60), hold_all(self.locks, [path]):
             pass
 
     def file(self, name: str, content: str | bytes) -> Path:

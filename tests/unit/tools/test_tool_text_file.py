@@ -11,9 +11,10 @@ from ordinary_user import ordinary_user
 
 from app.tools import text_file
 from app.tools.base import ToolError
-from app.tools.text_file import FileLocks, FileTimes, Stamp
+from app.tools.text_file import FileTimes, Stamp, hold_all
 from app.util import beneath
 from app.util.project_files import HeldDirectory
+from app.util.tasks import ProcessLocks
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "device"])
@@ -176,14 +177,14 @@ def test_memory_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:
 
 async def test_a_link_is_locked_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    locks = FileLocks()
+    locks = ProcessLocks()
 
     async def touch() -> None:
-        async with locks.hold(tmp_path / "link"):
+        async with hold_all(locks, [tmp_path / "link"]):
             pass
 
     async with asyncio.timeout(60):
-        async with locks.hold(tmp_path / "a"):
+        async with hold_all(locks, [tmp_path / "a"]):
             waiting = asyncio.create_task(touch())
             await asyncio.sleep(0)
             assert not waiting.done()
@@ -191,10 +192,10 @@ async def test_a_link_is_locked_with_its_file(tmp_path: Path) -> None:
 
 
 async def test_two_that_want_the_same_two_files_never_wait_for_each_other(tmp_path: Path) -> None:
-    locks, one, two = FileLocks(), tmp_path / "1", tmp_path / "2"
+    locks, one, two = ProcessLocks(), tmp_path / "1", tmp_path / "2"
 
     async def both(*paths: Path) -> None:
-        async with locks.hold_all(paths):
+        async with hold_all(locks, paths):
             await asyncio.sleep(0)
 
     async with asyncio.timeout(60):

@@ -12,7 +12,8 @@ from app.tools.builtin.apply_patch import ApplyPatchTool
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadTool
 from app.tools.changes import FileEditor
-from app.tools.text_file import FileLocks, FileTimes
+from app.tools.text_file import FileTimes
+from app.util.tasks import ProcessLocks
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ CHANGES: list[tuple[Any, dict[str, Any]]] = [
 async def test_what_is_not_saved_is_not_written_over(
     ctx: ToolContext, host: FakeHost, file: Path, tool: Any, given: dict[str, Any]
 ) -> None:
-    changing = tool(FileEditor(FileTimes(check_disabled=True), FileLocks()))
+    changing = tool(FileEditor(FileTimes(check_disabled=True), ProcessLocks()))
     with pytest.raises(ToolError, match="changes that are not saved"):
         await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text() == "stored\n" and host.permissions == [], "it is refused before the user is asked"
