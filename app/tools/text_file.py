@@ -10,7 +10,7 @@ import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from app.record.postgres import Locks
 from app.tools.base import ToolError
 from app.util import clock
-from app.util.beneath import ROOT, Root, folder_of, opened, replacing, status_of
+from app.util.beneath import ROOT, Root, copy_owner, folder_of, opened, replacing, status_of
 
 _CAPACITY = 5_000
 MAX_BYTES = 10 * 1024 * 1024
@@ -223,11 +223,8 @@ def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None,
 
 
 def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | None) -> None:
-    if before is not None and os.geteuid() == 0:
-        os.fchown(descriptor, before.st_uid, before.st_gid)
-    elif before is not None:
-        with suppress(PermissionError):  # to a group that this user is not in
-            os.fchown(descriptor, -1, before.st_gid)
+    if before is not None:
+        copy_owner(descriptor, before)
     mode = stat.S_IMODE(before.st_mode) if before is not None else new_mode
     if mode is not None:
         os.fchmod(descriptor, mode)

@@ -67,6 +67,12 @@ def remove_folder(path: Path, root: Root = ROOT) -> None:
         os.rmdir(path.name, dir_fd=folder)
 
 
+def copy_owner(descriptor: int, status: os.stat_result) -> None:
+    """Gives an open file the owner and group of another, as far as this server's user may."""
+    with suppress(PermissionError):  # to a group that this user is not in
+        os.fchown(descriptor, status.st_uid if os.geteuid() == 0 else -1, status.st_gid)
+
+
 def _path(root: Root) -> Path:
     return root.path if isinstance(root, HeldDirectory) else root
 

@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 
 from app.project.snapshot.capture import NotCaptured, OnDisk, PathState, path_state
 from app.project.snapshot.trees import Entry
-from app.util.beneath import folder_of, remove_folder, replacing
+from app.util.beneath import copy_owner, folder_of, remove_folder, replacing
 from app.util.project_files import HeldDirectory
 
 
@@ -28,7 +28,8 @@ def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bo
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             if replaced is not None and stat.S_ISREG(replaced.st_mode):
-                _copy_owner_and_mode(file.fileno(), replaced, executable)
+                copy_owner(file.fileno(), replaced)
+                os.fchmod(file.fileno(), _mode(stat.S_IMODE(replaced.st_mode), executable))
 
 
 def write_link(root: HeldDirectory, path: str, target: bytes) -> None:
@@ -69,14 +70,9 @@ def _temporary(name: str) -> str:
     return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 
-def _copy_owner_and_mode(descriptor: int, replaced: os.stat_result, executable: bool) -> None:
-    mode = stat.S_IMODE(replaced.st_mode)
-    readers_may_execute = (mode & 0o444) >> 2
-    created = os.fstat(descriptor)
-    if (created.st_uid, created.st_gid) != (replaced.st_uid, replaced.st_gid):
-        with suppress(PermissionError):
-            os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
-    os.fchmod(descriptor, mode | readers_may_execute if executable else mode & ~0o111)
+def _mode(replaced: int, executable: bool) -> int:
+    readers_may_execute = (replaced & 0o444) >> 2
+    return replaced | readers_may_execute if executable else replaced & ~0o111
 
 
 IGNORED = "it is ignored, so no snapshot holds it"
