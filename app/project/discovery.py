@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -85,7 +85,7 @@ async def _find(
     git, repository = found
     real = Path(os.path.realpath(directory))  # noqa: ASYNC240
     asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
-    result = await git.with_discovery().run(*asked, cwd=real, timeout=PLACES_SECONDS)
+    result = await replace(git, is_given_repository=False).run(*asked, cwd=real, timeout=PLACES_SECONDS)
     places = result.stdout.decode(errors="surrogateescape").splitlines()
     return found if result.ok and [*map(Path, places)] == [repository.checkout, repository.git_dir] else None
 

@@ -121,16 +121,12 @@ class Retention:
 
 
 def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
-    match outcome:
-        case int(deleted):
-            report.trees += 1
-            report.sessions += deleted
-        case "running":
-            report.running += 1
-        case "shared":
-            report.shared += 1
-        case "pinned":
-            report.pinned += 1
+    """The reasons to keep a tree are names of the report's counts."""
+    if isinstance(outcome, int):
+        report.trees += 1
+        report.sessions += outcome
+    elif outcome is not None:
+        setattr(report, outcome, getattr(report, outcome) + 1)
 
 
 def expired_trees(ages: Iterable[Any], cutoff: int) -> list[list[str]]:

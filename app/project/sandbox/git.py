@@ -113,10 +113,6 @@ class Git:
             await asyncio.wait([running])
             raise
 
-    def with_discovery(self) -> "Git":
-        """Git that looks for the repository as on a command line."""
-        return replace(self, is_given_repository=False)
-
     def with_access_to(self, *directories: Path) -> "Git":
         """Git that may also write these directories. Raises OSError."""
         return replace(self, also=(*self.also, *map(HeldDirectory, directories)))

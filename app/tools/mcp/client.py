@@ -30,7 +30,6 @@ from mcp_types import (
     Prompt,
     PromptListChangedNotification,
     ReadResourceResult,
-    Resource,
     ResourceLink,
     ResourceListChangedNotification,
     TextContent,
@@ -163,10 +162,6 @@ def _tool(server: str, found: Tool) -> ServerTool:
 def _prompt(server: str, found: Prompt) -> ServerPrompt:
     arguments = tuple(argument.name for argument in found.arguments or ())
     return ServerPrompt(server, found.name, found.description or found.title, arguments)
-
-
-def _resource(server: str, found: Resource) -> ServerResource:
-    return ServerResource(server, found.name, found.uri, found.description, found.mime_type)
 
 
 def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | None:
@@ -344,7 +339,7 @@ async def offers(client: Client, server: str) -> ServerOffers:
     return ServerOffers(
         tuple(_tool(server, tool) for page in tools for tool in page.tools),
         tuple(_prompt(server, prompt) for page in prompts for prompt in page.prompts),
-        tuple(_resource(server, resource) for page in resources for resource in page.resources),
+        tuple(ServerResource(server, r.name, r.uri, r.description, r.mime_type) for page in resources for r in page.resources),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from app.project.discovery import branch
 from app.project.location import Location
 from app.project.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
-from app.project.snapshot.trees import PLAIN_DIFF, TreeChange, changes, patch_header, unquoted
+from app.project.snapshot.trees import PLAIN_DIFF, TreeChange, changes, nul_separated, patch_header, unquoted
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
 from app.tools.text_file import json_text
@@ -42,8 +42,8 @@ _DIFF = ("diff-index", *PLAIN_DIFF, "--no-relative", "--src-prefix=a/", "--dst-p
 _NOT_ALL_REFRESHED = 1
 _MAX_INDEX_BYTES = 1_000_000_000
 _EMPTY_BLOB = {
-    40: b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
-    64: b"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+    40: "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    64: "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
 }
 """By the length of a repository's object names."""
 _CHUNK = b"diff --git "
@@ -221,15 +221,14 @@ def _copy_index(git: Git, target: Path) -> None:
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-async def _untracked_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:
+async def _untracked_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[str]:
     listed = await git.run(*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope, env=env)
-    # A name that ends with `/` is a repository of its own.
-    return [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")]
+    return [name for name in listed.names if not name.endswith("/")]  # that is a repository of its own
 
 
-async def _add(git: Git, names: Sequence[bytes], env: Mapping[str, str], empty: bytes) -> None:
+async def _add(git: Git, names: Sequence[str], env: Mapping[str, str], empty: str) -> None:
     """Refreshes the copied index and adds the untracked files to it as empty ones."""
-    lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names)
+    lines = nul_separated(f"100644 {empty}\t{name}" for name in names)
     args = [*_OPTIONS, "update-index", "-q", "--unmerged", "--refresh", "--replace", "-z", "--index-info"]
     added = await git.run(*args, env=env, stdin=lines)
     if added.code not in (0, _NOT_ALL_REFRESHED):
