@@ -6,14 +6,13 @@ Commands can write both, so each is believed only if it names the other. Only wh
 import errno
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from app.project.sandbox.git import Git, GitResult, git_of
 from app.project.sandbox.git_repository import GitRepository, repository_of
-from app.util.beneath import open_file, status_of
+from app.util.beneath import folder_of, names_in, status_of
 from app.util.project_files import read_small
 
 BRANCH_PREFIX = "opencode/"
@@ -61,14 +60,15 @@ def forget(git: Git, worktree: Path) -> None:
     worktree that `git worktree lock` keeps."""
     assert git.repository is not None
     store = git.repository.common_dir
-    with suppress(FileNotFoundError), _opened(store / "worktrees", store) as entries:
-        for name in os.listdir(entries):  # noqa: PTH208  a descriptor
+    with suppress(FileNotFoundError):
+        for name in names_in(store / "worktrees", store):
             entry = store / "worktrees" / name
             if entry.is_symlink() or read_small(entry / "gitdir", store).strip() != str(worktree / ".git"):
                 continue
             if status_of(entry / "locked", store) is not None:
                 raise OSError(errno.EBUSY, "it is locked (see `git worktree unlock`)", str(worktree))
-            shutil.rmtree(name, dir_fd=entries)
+            with folder_of(entry, store) as entries:
+                shutil.rmtree(name, dir_fd=entries)
 
 
 async def remove_branch(git: Git, worktree: Path) -> None:
@@ -79,12 +79,3 @@ async def remove_branch(git: Git, worktree: Path) -> None:
     holder = git.also[0] if git.also else git.directory
     bare = replace(git, directory=holder, also=(), repository=GitRepository(holder.real, store, store))
     await bare.run("branch", "-D", branch_of(worktree))
-
-
-@contextmanager
-def _opened(folder: Path, root: Path) -> Iterator[int]:
-    descriptor = open_file(folder, root)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
