@@ -102,7 +102,7 @@ class BoundedReader:
         try:
             data = read_bytes(path, self.within, min(MAX_BYTES, self.bytes_left))
         except FileRefused as refused:
-            self._note(refused)
+            self.note(refused)
             return None
         if data is None:
             return None
@@ -114,7 +114,7 @@ class BoundedReader:
         try:
             found = list_folder(folder, self.within, self.entries_left)
         except FileRefused as refused:
-            self._note(refused)
+            self.note(refused)
             return ()
         self.entries_left -= len(found)
         return [entry for entry in found if self._is_utf8(folder, entry.name)]
@@ -122,10 +122,10 @@ class BoundedReader:
     def _is_utf8(self, folder: str | Path, name: str) -> bool:
         shown = os.fsencode(name).decode("utf-8", "replace")
         if shown != name:
-            self._note(FileRefused(Path(folder, shown), "has a name that is not UTF-8"))
+            self.note(FileRefused(Path(folder, shown), "has a name that is not UTF-8"))
         return shown == name
 
-    def _note(self, refused: FileRefused) -> None:
+    def note(self, refused: FileRefused) -> None:
         if len(self.refused) < MAX_NOTED:
             self.refused.append(refused)
 
@@ -324,8 +324,11 @@ _MAGIC = frozenset("*?[")
 
 def matching_paths(reader: BoundedReader, folder: str, pattern: str) -> list[str]:
     """The paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Callers check
-    whether a path is a file, and may be read."""
+    whether a path is a file, and may be read. A pattern of more than MAX_DEPTH parts is refused."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if len(parts) > MAX_DEPTH:
+        reader.note(FileRefused(f"{pattern[:100]}…", f"has more than {MAX_DEPTH} parts"))
+        return []
     return sorted(set(_matches(reader, folder.rstrip("/"), parts, 0)))
 
 

@@ -17,6 +17,7 @@ from app.util.project_files import (
     ProjectBounds,
     anywhere,
     list_folder,
+    matching_paths,
     read_bytes,
     resolved,
 )
@@ -115,6 +116,13 @@ def test_a_folder_with_too_many_entries_is_refused(project: Path, bounds: Projec
         list_folder(project, bounds.hold, 19)
     reader = BoundedReader(bounds.hold, entries_left=50)
     assert [len(reader.entries(project)) for _ in range(4)] == [20, 20, 0, 0]
+
+
+@pytest.mark.parametrize("part", ["a", "*", "**"])
+def test_a_pattern_with_too_many_parts_is_refused(project: Path, bounds: ProjectBounds, part: str) -> None:
+    reader = BoundedReader(bounds.hold)
+    assert matching_paths(reader, str(project), f"{part}/" * 1000) == []
+    assert "more than 50 parts" in str(*reader.refused)
 
 
 def test_a_link_or_folder_that_changes_all_the_time_shows_nothing(project: Path, secret: Path, bounds: ProjectBounds) -> None:
