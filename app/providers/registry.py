@@ -48,7 +48,8 @@ MessagePart = dict[str, Any]
 
 async def metered(send: SendRequest, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     """Raises ApiFailure with status 402 if the budget of the user `name` is used up. A call that breaks off after the answer has
-    begun is counted by an estimate: who aborts each call just before its end would pay for none."""
+    begun is counted by an estimate: who aborts each call just before its end would pay for none. So is one whose provider reports
+    no usage."""
     try:
         await budgets.require(name)
     except BudgetUsedUp as used_up:
@@ -58,9 +59,11 @@ async def metered(send: SendRequest, name: str, budgets: Budgets, request: Model
     try:
         async with aclosing(send(request)) as events:
             async for event in events:
-                used = event.usage if isinstance(event, Finish) else None
+                used = event.usage if isinstance(event, Finish) and event.usage != Usage() else None
                 if isinstance(event, BlockDelta):
                     answered += event.text
+                elif isinstance(event, ToolCall):
+                    answered += str(event.input)
                 yield event
     finally:
         used = used or Usage(input=estimate_request(request), output=estimate(answered))

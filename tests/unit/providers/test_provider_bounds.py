@@ -158,21 +158,36 @@ def test_an_answer_has_so_many_blocks_and_calls(monkeypatch: pytest.MonkeyPatch,
         size.add(begins)
 
 
+class Unlimited:
+    counted = 0
+
+    async def require(self, name: str) -> None: ...
+
+    async def add(self, name: str, cost: float, tokens: int) -> None:
+        self.counted += tokens
+
+
 async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
-    class Unlimited:
-        counted = 0
-
-        async def require(self, name: str) -> None: ...
-
-        async def add(self, name: str, cost: float, tokens: int) -> None:
-            self.counted += tokens
-
     endless, budgets = Endless(), Unlimited()
     stream = registry.metered(endless.stream, "anna", cast(Budgets, budgets), ask())
     for _ in range(3):
         await anext(stream)
     await stream.aclose()
     assert endless.is_closed and budgets.counted > 0
+
+
+@pytest.mark.parametrize(("usage", "least"), [(base.Usage(input=7, output=3), 10), (base.Usage(), 20_000)])
+async def test_what_a_provider_does_not_count_is_estimated(usage: base.Usage, least: int) -> None:
+    async def send(request: base.ModelRequest) -> AsyncGenerator[base.StreamEvent, None]:
+        yield base.StreamStart()
+        yield base.TextDelta("text-1", "x" * 40_000)
+        yield base.ToolCall("call-1", "write", {"content": "x" * 40_000})
+        yield base.Finish("tool-calls", usage)
+
+    budgets = Unlimited()
+    async for _ in registry.metered(send, "anna", cast(Budgets, budgets), ask()):
+        pass
+    assert least <= budgets.counted < least + 1000
 
 
 LONG = "x" * 60_000
