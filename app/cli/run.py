@@ -167,7 +167,10 @@ def list_mcp(attach: Attach = None, where: Where = None) -> None:
 def serve_mcp(attach: Attach = None, where: Where = None) -> None:
     """Offer the sessions to the program that starts this, as tools and resources of the Model Context Protocol (stdio)."""
     from app.api.mcp_server.server import serve_over_stdio
+    from app.util.processes import is_pipe
 
+    if sys.stdin is None or not is_pipe(sys.stdin.fileno()):
+        fail("opensession mcp serve speaks with the program that starts it: its standard input is a pipe.")
     with_server(attach, where, serve_over_stdio)
 
 

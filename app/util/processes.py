@@ -178,11 +178,15 @@ class _ReadEnd:
             os.close(self._descriptor)
 
 
-async def read_pipe(descriptor: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
-    """The reader, and what closes the descriptor. `limit`: of the reader's buffer. Raises ValueError for what no loop can wait
-    for, such as a plain file: uvloop ends the process at one."""
+def is_pipe(descriptor: int) -> bool:
+    """Whether it is what a loop can wait for: a pipe, a socket or a terminal. uvloop ends the process at a plain file."""
     mode = os.fstat(descriptor).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)):
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+async def read_pipe(descriptor: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """The reader, and what closes the descriptor. `limit`: of the reader's buffer. Raises ValueError if it is none."""
+    if not is_pipe(descriptor):
         raise ValueError("it is no pipe, socket or terminal")
     reader = asyncio.StreamReader(limit)
     protocol = asyncio.StreamReaderProtocol(reader)

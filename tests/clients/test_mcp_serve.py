@@ -114,6 +114,14 @@ async def test_a_permission_is_answered_and_a_cancelled_call_aborts_the_turn(pro
         assert (await called(client, "wait_for_session", sessionID=session))["state"] == "aborted"
 
 
+def test_an_input_that_is_no_pipe_is_refused_by_a_sentence(program: StdioServerParameters) -> None:
+    command = [program.command, *program.args]
+    ended = subprocess.run(
+        command, cwd=program.cwd, env=program.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (ended.returncode, ended.stdout) == (1, "") and ended.stderr.endswith("its standard input is a pipe.\n")
+
+
 # Attached.
 
 
