@@ -131,6 +131,8 @@ _SESSION_ID: TypeAdapter[str] = TypeAdapter(Annotated[str, StringConstraints(pat
 _MESSAGE_ID: TypeAdapter[str] = TypeAdapter(Annotated[str, StringConstraints(pattern=f"^msg{_NAME}", max_length=256)])
 _KEY: TypeAdapter[str] = TypeAdapter(AnyID)
 _TITLE: TypeAdapter[str] = TypeAdapter(Title)
+_TIME: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, lt=253_402_300_800_000)])
+"""Up to the end of the year 9999: later times are no date, and pages of lists begin at such a number, which a float holds."""
 _METADATA: TypeAdapter[dict[str, Any]] = TypeAdapter(SessionMetadata)
 _SESSION: TypeAdapter[Session] = TypeAdapter(Session)
 _TODOS: TypeAdapter[list[Todo]] = TypeAdapter(list[Todo])
@@ -201,6 +203,7 @@ def _read_session(value: Any, at: FieldPath) -> Session:
     session = _valid(_SESSION, value, at)
     _valid(_SESSION_ID, session.id, (*at, "id"))
     _valid(_TITLE, session.title, (*at, "title"))
+    _valid(_TIME, session.time.updated, (*at, "time", "updated"))
     if session.metadata is not None:
         _valid(_METADATA, session.metadata, (*at, "metadata"))
     return session

@@ -184,6 +184,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("info.time", {}, ".created"),
     ("info.time.created", "9" * 30, ""),
     ("info.time.updated", 2**63, ""),
+    ("info.time.updated", 253_402_300_800_000, ""),
+    ("info.time.updated", -1, ""),
     ("info.title", "x" * 1_000_001, ""),
     ("messages[1].info.role", "robot", "messages[1].info"),
     ("messages[1].info.parentID", None, ""),
