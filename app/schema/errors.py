@@ -13,7 +13,7 @@ What a request is answered with is an exception that carries its facts, its HTTP
     ├── Aborted               409  SessionAbortedError
     ├── Conflict              409  ConflictError
     ├── DirectoryForbidden    403  DirectoryForbiddenError
-    ├── NoAnswer              500  NoAnswerError
+    ├── NoAnswer              503  NoAnswerError
     ├── TooMany               429  a name of its own each: TooManyPrompts and others
     ├── TooLarge              413  PayloadTooLargeError
     └── declared beside the code that raises them: agent, provider, config, snapshot …
@@ -215,6 +215,7 @@ class Aborted(ServiceError):
 class NoAnswer(ServiceError):
     """The turn ended here before it could store even an error: the database is out of reach, or the server stops."""
 
+    status = 503
     name = "NoAnswerError"
 
 

@@ -307,6 +307,13 @@ async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dic
 # A session that another server takes over.
 
 
+def take_over(app: RunningApp) -> None:
+    """As another server does, with the session of the only run."""
+    with closing(sqlite3.connect(app.data_dir / "opensession.db")) as connection, connection:
+        taken = connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1")
+        assert taken.rowcount == 1
+
+
 async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -314,15 +321,13 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
     steps = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
     async with talking(tmp_path, turns=steps, title="Named") as (app, session):
         async with app.events() as events:
-            await app.prompt_async(session, "Hi")
+            prompt = asyncio.create_task(app.prompt(session, "Hi"))
             await events.until(lambda event: "'text': 'Begun.'" in str(event.data))
         database, other = app.data_dir / "opensession.db", ServerLocks(app.data_dir / "servers")
         other.hold("other")
-        with closing(sqlite3.connect(database)) as connection, connection:
-            taken = connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1")
-            assert taken.rowcount == 1
+        take_over(app)
         taken_over.set()
-        await turns.until_done(app, session)
+        assert (await prompt)["name"] == "NoAnswerError", "what is there of the answer is not all of it"
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
         assert not (app.directory / "log").exists() and not app.services.live.get(session).unstored_end
@@ -332,3 +337,14 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
         assert rows == [("user",), ("assistant",)]
         assert not [record for record in caplog.records if record.exc_info], "nothing has failed"
         other.release()
+
+
+async def test_a_summary_whose_session_another_server_took_over_is_not_said_to_be_there(tmp_path: Path) -> None:
+    taken_over = asyncio.Event()
+    async with talking(tmp_path, turns=[[say()], [say("Begun."), {"wait": taken_over}, say()]], title="Named") as (app, session):
+        await app.prompt(session, "Hi")
+        summary = asyncio.create_task(app.post(f"/api/session/{session}/compact", expect=503))
+        await turns.until(lambda: len(requests(app)) == 2)
+        take_over(app)
+        taken_over.set()
+        assert (await summary)["_tag"] == "ServiceUnavailableError"

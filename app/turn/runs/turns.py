@@ -162,7 +162,7 @@ class Turns:
             log.info("the turn of %s was aborted", live.id)
             await asyncio.shield(self._answer_aborted(live, work))
         except StaleLease:
-            work.is_ending = True
+            work.is_ending = work.is_fenced = True
             log.warning("another server runs %s now: its turn ends here", live.id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             work.is_ending = True
