@@ -81,7 +81,8 @@ async def run(
         finally:
             await _finish_task(pump)
     code = process.returncode
-    return ProcessExit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
+    is_killed = code is None or code < 0 or (timed_out and code > 128)  # as bubblewrap and shells say it
+    return ProcessExit(code=None if is_killed else code, timed_out=timed_out)
 
 
 @asynccontextmanager

@@ -70,6 +70,7 @@ FOREVER = "while :; do sleep 0.01; done"
         pytest.param("sleep 60 & (sleep 60; :) & sleep 60", None, b"", id="the whole group"),
         pytest.param(f"trap '' TERM; (trap '' TERM; {FOREVER}) & {FOREVER}", None, b"", id="who ignores the request to end"),
         pytest.param(f"trap 'echo cleaned; exit 0' TERM; echo up; {FOREVER}", 0, b"up\ncleaned\n", id="who cleans up first"),
+        pytest.param(f"trap 'exit 143' TERM; {FOREVER}", None, b"", id="whose signal is told as a shell does, by bubblewrap"),
     ],
 )
 async def test_a_timeout_ends(tmp_path: Path, script: str, code: int | None, output: bytes) -> None:
