@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from app.project.sandbox.bubblewrap import arguments, numbered, server_arguments
@@ -46,6 +47,8 @@ _ENDS_IN_NOT_FOUND = re.compile(rf"^[^\s:]+: .*({_NOT_FOUND.pattern})( or direct
 _WORD = re.compile(r"[^\s'\"‘’`:,;()=]+")
 _SHOWN = tuple(map(Path, ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/dev"]))
 _READ_CHARACTERS = 20_000
+_MOST_WORDS = 200
+"""So many different words may be paths that are resolved."""
 
 
 class Sandbox:
@@ -205,8 +208,9 @@ def _hidden(scope: SandboxScope, output: str, not_found: re.Pattern[str]) -> Ite
     """Paths that were not found and that the sandbox does not show, also by a link of the project. Whether they exist is neither
     looked at nor told."""
     shown = (*_SHOWN, *scope.write, *scope.read, *(name for _, name in scope.spellings))
-    words = (word for line in output.splitlines() if not_found.search(line) for word in _WORD.findall(line))
-    paths = (Path(os.path.normpath(scope.directory / word)) for word in words if not word.startswith(("//", "~")))
+    words = dict.fromkeys(word for line in output.splitlines() if not_found.search(line) for word in _WORD.findall(line))
+    named = islice((word for word in words if not word.startswith(("//", "~"))), _MOST_WORDS)
+    paths = (Path(os.path.normpath(scope.directory / word)) for word in named)
     return (path for path in paths if not _is_in(path, shown) or not _is_in(Path(os.path.realpath(path)), shown))
 
 

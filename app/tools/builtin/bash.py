@@ -104,7 +104,7 @@ class BashTool(Tool[BashParameters]):
         timeout = f"it ran longer than its timeout of {timeout_ms:g} ms" if ended.timed_out else None
         if timeout:
             output += _metadata_block(f"The command was stopped: {timeout}.")
-        elif advice := hint(program, output, ended.code):
+        elif advice := await asyncio.to_thread(hint, program, output, ended.code):
             output += _metadata_block(advice)
         metadata = {"output": cut_preview(output), "exit": ended.code, "description": args.description}
         return ToolResult(title=args.description, output=output, metadata=metadata, timeout=timeout)

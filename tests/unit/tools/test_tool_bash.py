@@ -1,4 +1,5 @@
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ async def test_a_command_s_output_and_exit_code_are_its_result(ctx: ToolContext,
     result = await run(ctx, "head -c 40000 /dev/zero | tr '\\0' x")
     assert result.output == "x" * 40_000
     assert result.metadata["output"] == "x" * 30_000 + "\n\n...", "people see the beginning alone"
+
+
+async def test_the_server_works_on_while_a_failure_is_explained(ctx: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths of the output are looked up, on a disk that may be slow."""
+    monkeypatch.setattr("app.tools.builtin.bash.hint", lambda *_: threading.current_thread().name)
+    assert threading.current_thread().name not in (await run(ctx, "false")).output
 
 
 async def test_a_command_runs_in_the_sessions_directory_or_the_named_one(ctx: ToolContext, host: FakeHost, project: Path) -> None:

@@ -1,5 +1,6 @@
 """The arguments of bubblewrap, decided without looking at the machine, and what is said of what it denied."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,10 @@ def test_a_link_of_the_project_to_what_is_hidden_is_named(tmp_path: Path) -> Non
     for name in ("link", "link/notes"):
         assert f"hides {tmp_path}/{name}." in (hint(program, f"cat: {name}: {NOT_THERE}", 1) or "")
     assert hint(program, f"cat: within/notes: {NOT_THERE}", 1) is None
+
+
+def test_an_output_of_thousands_of_words_is_read_at_once(tmp_path: Path) -> None:
+    program = replace(PROGRAM, scope=replace(SCOPE, directory=tmp_path, write=(tmp_path,), spellings=()))
+    began = time.thread_time()
+    assert hint(program, f"x: {NOT_THERE} {' '.join(map(str, range(4000)))}", 1) is None
+    assert time.thread_time() - began < 0.2
