@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from glob import iglob
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
+from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath
 
 from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unescaped
-from app.util.project_files import is_below
+from app.util.project_files import is_below, resolved
 
 _PATH_COMMANDS = """
 cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
@@ -49,7 +49,11 @@ class Boundary:
         return path in {*self._roots, str(self.directory), str(self.worktree)}
 
     def resolve(self, path: Path | str) -> str:
-        return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
+        """Empty for a link that leads to another, a thousand times."""
+        try:
+            return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
+        except RecursionError:
+            return ""
 
 
 class PathCheck:
@@ -129,8 +133,8 @@ class PathCheck:
             yield plain
             return
         real = self._boundary.resolve(path)
-        if not self._boundary.contains(real):
-            yield real
+        if not real or not self._boundary.contains(real):
+            yield real or plain
         elif basename(path) not in {"", ".", ".."}:
             itself = join(self._boundary.resolve(dirname(path)), basename(path))
             if not self._boundary.contains(dirname(itself)) and not self._boundary.is_root(itself):
@@ -142,7 +146,7 @@ class PathCheck:
         if not found or not self._boundary.contains(found[1]):
             return
         for path in islice(iglob(found[0]), _MAX_GLOB_MATCHES):  # noqa: PTH207 (Path.glob takes no absolute pattern)
-            if realpath(path) != path:
+            if resolved(path) != path:
                 yield from self._outside_path(path)
 
     def absolute_paths(self, text: str) -> list[str]:

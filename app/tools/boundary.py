@@ -19,6 +19,8 @@ def locate(ctx: ToolContext, name: str) -> Path:
         raise ToolError(f"A file path has at most {MAX_PATH} characters, this one has {len(name)}.")
     bases = _bases(ctx)
     real = Path(project_of(ctx).resolve(name))
+    if not real.is_absolute():
+        raise ToolError(f"{name} leads through more symbolic links than can be followed.")
     for base in bases:
         if not base.is_in_place():
             raise ToolError(f"{base.path}: {DirectoryReplaced(base.path).strerror}. Nothing was done.")

@@ -184,10 +184,10 @@ def path_of(descriptor: int) -> str:
 
 def resolved(path: str) -> str:
     """As `os.path.realpath`. Empty, which is below no directory, if the path is too long, or if a link on the way cannot be read,
-    as some of `/proc`."""
+    as some of `/proc` or one that leads to another, a thousand times."""
     try:
         return os.path.realpath(path) if len(path) <= MAX_PATH else ""
-    except OSError:
+    except (OSError, RecursionError):
         return ""
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterable
 
 from app.events.bus.memory import MemoryBus
@@ -14,6 +13,7 @@ from app.sessions.live import LiveSessions
 from app.tools.mcp import signing_in
 from app.tools.mcp.servers import CODE, OWN_STATES
 from app.users.principal import is_within
+from app.util.project_files import resolved
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
 from app.workspace.terminals.terminals import Terminals
@@ -116,7 +116,7 @@ class DirectoryBusy(ServiceError):
 
 async def require_idle(live: LiveSessions, tree: str) -> None:
     """Raises DirectoryBusy if a session works in a directory or below it, on any server of the database."""
-    here, real = live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
+    here, real = live.directories(), resolved(tree)  # not in a thread: it is as fast as the query
     for directory in here.union((await live.store.query(work_rows.held_sessions)).values()):
-        if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
+        if is_within(resolved(directory), [real]):
             raise DirectoryBusy(directory)

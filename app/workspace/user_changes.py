@@ -1,13 +1,13 @@
 """Ends what runs for users who may not do it any more: they were removed, may only read now, or lost the roots it runs in."""
 
 import logging
-import os
 from collections.abc import Mapping
 
 from app.record.repositories import session_rows
 from app.sessions.live import LiveSessions
 from app.users.login import Login
 from app.users.users import User, Users
+from app.util.project_files import resolved
 from app.util.tasks import TaskSet
 from app.workspace.terminals.terminals import Terminals
 from app.workspace.workspaces import Workspaces
@@ -55,4 +55,4 @@ class UserChanges:
         """Whether what the user runs in the directory may not go on."""
         if now is None or (before.principal().may_write and not now.principal().may_write):
             return True
-        return not self._workspaces.admits(now.principal(), os.path.realpath(directory))
+        return not self._workspaces.admits(now.principal(), resolved(directory))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from obstacles import endless_links
 from running_app import RunningApp, make_workspace, running_app
 
 from app.tools import search
@@ -133,8 +134,9 @@ async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outsi
     write(app.directory / "src/z")
     for link, target in {"in": "src", "out": "/etc", "link": "../secret.txt", "folder": "..", "itself": "itself"}.items():
         (app.directory / link).symlink_to(target)
+    endless_links(app.directory / "endless")
     types = {node["name"]: node["type"] for node in await listed(app, ".")}
-    assert (types["in"], types["out"], types["itself"]) == ("directory", "file", "file")
+    assert [types[link] for link in ("in", "out", "itself", "endless")] == ["directory", "file", "file", "file"]
     assert [node["path"] for node in await listed(app, "in")] == ["in/z"]
     for path in ("in/z", f"{app.directory}/in/z", "./in/../src/z"):
         assert (await content(app, path))["content"] == "x"

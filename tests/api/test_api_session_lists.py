@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from obstacles import endless_links
 from running_app import RunningApp, make_workspace, running_app
 
 ALL = "/experimental/session"
@@ -115,6 +116,9 @@ async def test_all_sessions_are_those_of_all_projects_with_theirs_that_the_serve
         assert session == {**await app.get(f"/session/{session['id']}"), "project": session["project"]}
     assert await titles(app, ALL, directory=str(other)) == ["there"]
     assert await titles(app, ALL, directory=f"{other}\0") == []
+    outside.rmdir()
+    endless_links(outside)
+    assert await titles(app, ALL) == ["there", "here"], "one directory that cannot be resolved hides no other"
     async with running_app(tmp_path, database_url=app.services.settings.database_url) as narrow:
         assert await titles(narrow, ALL) == ["here"]
         assert await titles(narrow, ALL, directory=str(other)) == []

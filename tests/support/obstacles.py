@@ -18,6 +18,15 @@ def chained_link(path: Path, secret: Path) -> None:
     path.symlink_to(between.name)
 
 
+def endless_links(path: Path) -> None:
+    """A link to a link to a link …: more than the system follows, and than Python resolves."""
+    links = path.with_name(f".{path.name}-links")
+    links.mkdir()
+    for number in range(1100):
+        (links / str(number)).symlink_to(str(number + 1))
+    path.symlink_to(links / "0")
+
+
 def unix_socket(path: Path, _: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(path))

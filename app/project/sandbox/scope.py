@@ -10,7 +10,7 @@ from pathlib import Path
 from app.project.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
 from app.util import environment
-from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, located
+from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, located, resolved
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
@@ -173,7 +173,7 @@ def scope_of(
         found = found_paths(map(environment.expand_path, names))
         return [place for place in found if may_be_granted(place.real, machine)]
 
-    once = found_paths(opened_for(path, machine) for path in granted if may_open(Path(os.path.realpath(path))))
+    once = found_paths(opened_for(path, machine) for path in granted if (real := resolved(str(path))) and may_open(Path(real)))
     always = [place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine)]
     return _scope(
         machine,

@@ -13,7 +13,7 @@ from app.permissions.paths import Boundary
 from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
 from app.schema.project import FileNode
-from app.util.project_files import HeldDirectory, path_of
+from app.util.project_files import HeldDirectory, path_of, resolved
 
 
 def folders_towards(directory: str, roots: Iterable[str]) -> list[str]:
@@ -60,11 +60,11 @@ class AllowedPaths:
 
     def includes(self, path: str) -> bool:
         """Whether an absolute path, links followed, is allowed."""
-        return self._boundary.contains(path) and self._allows(os.path.realpath(path))
+        return self._boundary.contains(path) and self._allows(resolved(path))
 
     def real(self, name: str) -> str:
         """The resolved path. Raises FileForbidden if it leads out."""
-        real = os.path.realpath(self.full(name))
+        real = resolved(self.full(name))
         self._require(real, name)
         return real
 
@@ -79,5 +79,5 @@ class AllowedPaths:
             os.close(descriptor)
 
     def _require(self, real: str, name: str) -> None:
-        if not self.includes(real):
+        if not real or not self.includes(real):
             raise FileForbidden(f"{name} is outside the project", path=name)

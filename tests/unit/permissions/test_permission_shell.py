@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from obstacles import endless_links
 
 from app.permissions.paths import Boundary
 from app.permissions.shell.analysis import ShellAnalysis, always_patterns, analyse
@@ -171,6 +172,7 @@ def test_the_parser_is_loaded_when_first_needed() -> None:
         ("project", "project", "out/new/file", False),
         ("project", "project", "gone", False),
         ("project", "project", "loop", True),
+        ("project", "project", "endless", False),
         ("alias", "alias", "@/project/f", True),
         ("alias", "alias", "@/alias/f", True),
     ],
@@ -183,6 +185,7 @@ def test_inside_is_under_the_directory_or_the_worktree_wherever_links_lead(
         (tmp_path / name).mkdir(parents=True)
     for link, target in {"out": "../outside", "gone": "../outside/nothing", "loop": "loop", "../alias": "project"}.items():
         (tmp_path / "project" / link).symlink_to(target)
+    endless_links(tmp_path / "project" / "endless")
     boundary = Boundary(tmp_path / directory, tmp_path / worktree)
     assert boundary.contains(path.replace("@", str(tmp_path))) is is_inside
     assert boundary.is_root(str((tmp_path / directory).resolve())) and boundary.is_root(str(tmp_path / directory))
