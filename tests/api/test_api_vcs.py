@@ -353,6 +353,7 @@ async def test_all_or_nothing_is_applied(app: RunningApp) -> None:
     for nonsense in ("", "x", "--- a/a.txt\n+++ b/a.txt\n"):
         await refused(app, nonsense)
     assert "split it" in await refused(app, "".join(f"--- a/{number}\n" for number in range(20_000))), "two spellings of each"
+    assert "200 folders" in await refused(app, new_file("a/" * 1500 + "b.txt", "b"))
     (app.directory / "closed").mkdir()
     (app.directory / "closed/x").symlink_to("/dev/null")
     told = await refused(app, new_file("b.txt", "b") + new_file("closed/x", "y") + new_file("c/d.txt", "d"))

@@ -35,6 +35,8 @@ MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """For all files that a patch names, before it."""
 MAX_NAMES = 20_000
 """Each is looked up and locked."""
+MAX_FOLDERS = 200
+"""In one another: Python makes, walks and removes them by recursion."""
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _LINE_END = re.compile(rb"\r?\n")
@@ -103,12 +105,14 @@ def _with_line_ends(files: _FileStates, names: Collection[str], end: bytes) -> d
 
 def _candidates(patch: bytes) -> list[str]:
     """The names that the patch may be about, with and without a first folder such as `a/`: superfluous names do no harm. Raises
-    PatchRefused for too many."""
+    PatchRefused for too many, or too deep ones."""
     heads = [half for head in _HEADS.findall(patch) for half in (head[: len(head) // 2], head[len(head) // 2 + 1 :])]
     spelt = [os.fsdecode(unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
     found = {name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name}
     if len(found) > MAX_NAMES:
         raise PatchRefused(f"The patch names more than {MAX_NAMES} files, in all their spellings: split it")
+    if any(name.count("/") > MAX_FOLDERS for name in found):
+        raise PatchRefused(f"The patch names a file in more than {MAX_FOLDERS} folders")
     return sorted(found)
 
 
