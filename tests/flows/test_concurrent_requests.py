@@ -566,6 +566,15 @@ async def test_a_shell_line_is_shown_as_busy_on_other_servers(app: RunningApp, s
     await line
 
 
+async def test_a_shell_line_that_another_server_keeps_out_announces_no_idle_session(app: RunningApp, session: str) -> None:
+    await hold_elsewhere(app, session, turn=True)
+    async with app.events() as events:
+        await app.post(f"/session/{session}/shell", BODIES["shell"], expect=409)
+        await app.create_session()
+        await events.until("session.created")
+    assert "session.idle" not in events.types
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

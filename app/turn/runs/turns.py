@@ -126,9 +126,9 @@ class Turns:
         self, live: LiveSession, work: SessionWork, action: Callable[[], Coroutine[Any, Any, T]], announced: bool
     ) -> T:
         async with live.exclusive(work):
+            busy_in = work.directory if work.kind is WorkKind.SHELL else None  # the others keep prompts out
+            self._store.hold(await self._leases.acquire(live.id, busy_in))
             try:
-                busy_in = work.directory if work.kind is WorkKind.SHELL else None  # the others keep prompts out
-                self._store.hold(await self._leases.acquire(live.id, busy_in))
                 await self._unstored_ends.store(live)
                 result = await self._run_action(live, work.directory, action)
             finally:
