@@ -221,7 +221,7 @@ class PendingRequestRow(TableRow, table=True):
 
 class QueuedPromptRow(TableRow, table=True):
     """A prompt that waits for a turn of its own, in the order of `seq`. `input`: what the client sent; `input_hash`: of its
-    content; `message`: the message that it becomes, with its parts."""
+    content, or the row's id if it names no message; `message`: the message that it becomes, with its parts."""
 
     __table_args__ = (UniqueConstraint("session_id", "message_id"), _NUMBERED_FOR_EVER)
 

@@ -107,6 +107,21 @@ async def test_a_prompt_queued_on_all_replicas_gets_one_turn_of_its_own_and_a_re
     assert ran(replicas, "queued-once") == 1
 
 
+async def test_prompts_without_ids_that_are_queued_on_several_replicas_have_their_answers(
+    replicas: Replicas, clients: list[Client]
+) -> None:
+    """The replica that looks first begins them all."""
+    async with tool_running(replicas, clients[0], "first") as (session, _):
+        prompts = [play([say(f"Answer {number}.")]) for number in range(3)]
+        sent = [
+            asyncio.create_task(one.prompt(session, text, whenBusy="queue")) for one, text in zip(clients, prompts, strict=True)
+        ]
+        await clients[0].condition(f"/session/{session}/queue", lambda found: len(found) == 3)
+        let_go(replicas, "first")
+        answers = await asyncio.gather(*sent)
+    assert [texts(answer) for answer in answers] == [[f"Answer {number}."] for number in range(3)]
+
+
 async def test_a_prompt_that_a_killed_replica_had_queued_is_begun_by_another(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
     async with tool_running(replicas, a, "outlived") as (session, answering):

@@ -150,6 +150,11 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
     return connection.execute(_INPUT_HASH, {"session": session_id, "message": message_id}).one_or_none()
 
 
+def message_with_hash(connection: Connection, session_id: str, input_hash: str) -> str | None:
+    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.input_hash == input_hash)
+    return connection.execute(query).scalars().first()
+
+
 _NEWEST_ANSWER = _MESSAGES.where(MESSAGE.c.role == "assistant").order_by(None).order_by(MESSAGE.c.seq.desc()).limit(1)
 _NEWEST_ANSWER_TO = _NEWEST_ANSWER.where(MESSAGE.c.parent_id == bindparam("prompt"))
 

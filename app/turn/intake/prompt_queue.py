@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.record.engine import StorageError
-from app.record.repositories import work_rows
+from app.record.repositories import message_rows, work_rows
 from app.schema.errors import Conflict, NoAnswer, NotFound, ServiceError, SessionBusy, TooManyPrompts
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
 from app.sessions.live import LiveSession, LiveSessions, WorkKind
@@ -208,15 +208,17 @@ class PromptQueue:
                 await self._follow(queued_id, self._waiting[queued_id].row)
 
     async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
-        """The prompt has left the queue, for a turn on another server or because it was removed. A message that the client has
-        named is found, as when it is sent again."""
-        outcome: AcceptedPrompt | ServiceError = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
+        """The prompt has left the queue, for a turn on another server or because it was removed. Its message is found, as when it
+        is sent again."""
+        outcome: AcceptedPrompt | ServiceError = NoAnswer(f"The prompt {queued_id} left the queue without a turn")
+        session_id, content = row["session_id"], row["input_hash"]
         try:
-            if row["message_id"] is not None:
-                owner = (await self._store.session(row["session_id"])).owner or ""
+            message_id = row["message_id"] or await self._store.query(message_rows.message_with_hash, session_id, content)
+            if message_id is not None:
+                owner = (await self._store.session(session_id)).owner or ""
                 instance = await self._instances.get(row["directory"], owner)
-                sent_again = PreparedPrompt(PromptInput.model_validate_json(row["input"]), row["input_hash"], None)
-                outcome = await self._prompts.accept_prepared(instance, row["session_id"], sent_again)
+                prompt = PromptInput.model_validate_json(row["input"]).model_copy(update={"message_id": message_id})
+                outcome = await self._prompts.accept_prepared(instance, session_id, PreparedPrompt(prompt, content, None))
         except SessionBusy:
             raise
         except ServiceError as error:
@@ -274,13 +276,15 @@ class PromptQueue:
 
 
 def _row(instance: Instance, prepared: PreparedPrompt, message: MessageWithParts) -> Mapping[str, Any]:
+    """The message of a prompt that names none has the row's id for its hash, by which every server finds it."""
+    queued_id, message_id = ids.ascending("queued"), prepared.input.message_id
     return {
-        "id": ids.ascending("queued"),
+        "id": queued_id,
         "session_id": message.info.session_id,
-        "message_id": prepared.input.message_id,
+        "message_id": message_id,
         "directory": instance.location.directory,
         "created": clock.now_ms(),
-        "input_hash": prepared.content,
+        "input_hash": prepared.content if message_id else queued_id,
         "input": prepared.input.wire_json().decode(),
         "message": message.wire_json().decode(),
     }
