@@ -205,6 +205,12 @@ class Statements:
             .where(MESSAGE.c.seq <= newest_answered("of_session"))
             .values(open=False)
         )
+        self.open_prompt = (
+            update(MESSAGE)
+            .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.id == bindparam("of_message"))
+            .where(MESSAGE.c.role == "user", MESSAGE.c.seq > func.coalesce(newest_answered("of_session"), 0))
+            .values(open=True)
+        )
         self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
         self.delete_request = _delete(PENDING_REQUEST, id="gone")
         self.delete_queued_prompt = _delete(QUEUED_PROMPT, id="gone")

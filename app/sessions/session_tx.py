@@ -181,6 +181,10 @@ class SessionTx:
         """The prompts up to the newest answer wait no more: each has been answered or given up."""
         self.tx.execute(self.tx.sql.close_prompts, {"of_session": self.session_id})
 
+    def open_prompt(self, message_id: str) -> None:
+        """The prompt waits for an answer, which it may not have wanted when it was stored. Does nothing if it has one."""
+        self.tx.execute(self.tx.sql.open_prompt, {"of_session": self.session_id, "of_message": message_id})
+
     def enqueue_prompt(self, row: Row) -> None:
         self.tx.put(self.tx.sql.put_queued_prompt, row)
         queued = events.QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])

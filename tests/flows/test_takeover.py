@@ -80,14 +80,19 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
 
-async def cut_off(base: Path, steps: list[list[turns.Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
-    """A session whose server dies when the model's answer shows `shown`, and the data directory that is left."""
+async def cut_off(
+    base: Path, steps: list[list[turns.Step]], shown: str, *, child: bool = False, kept: bool = False
+) -> tuple[Path, str]:
+    """A session whose server dies when the model's answer shows `shown`, and the data directory that is left. `kept`: the prompt
+    wanted no answer when it was sent first."""
     left = base / "left"
     async with running_app(base, turns=steps) as dying:
         session = (await dying.create_session())["id"]
         if child:
             session = (await dying.post("/session", {"parentID": session}))["id"]
-        await dying.prompt_async(session, "Go")
+        if kept:
+            await dying.prompt(session, "Go", messageID="msg_go", noReply=True)
+        await dying.prompt_async(session, "Go", messageID="msg_go")
         await until_shown(dying, session, shown)
         await asyncio.to_thread(copy_database, dying.data_dir, left)
     let_leases_become_stale()
@@ -127,8 +132,9 @@ async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_p
     assert "[Tool execution was interrupted]" in str(request.messages)
 
 
-async def test_half_a_text_stays_and_the_model_is_asked_again(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, [[say("Half a text. And more.", chunks=20, delay=0.2)]], "Half")
+@pytest.mark.parametrize("kept", [False, True])
+async def test_half_a_text_stays_and_the_model_is_asked_again(tmp_path: Path, kept: bool) -> None:
+    left, session = await cut_off(tmp_path, [[say("Half a text. And more.", chunks=20, delay=0.2)]], "Half", kept=kept)
     async with running_app(tmp_path, data_dir=left, turns=[[say("A whole one.")]]) as app:
         _, interrupted, answer = await ended(app, session)
     assert texts(interrupted)[0].startswith("Ha") and interrupted["info"]["finish"] == "unknown"

@@ -111,6 +111,8 @@ class Intake:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
+                if waits and prompt.message_id is not None:
+                    tx.open_prompt(prompt.message_id)
                 return True, None
             session, waiting = tx.session_and_waiting_prompts() if waits else (tx.session(), 0)
             if waiting >= self._most_waiting:
