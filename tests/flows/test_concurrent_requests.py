@@ -23,7 +23,7 @@ from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.record.engine import Connection, StorageError
 from app.record.repositories import work_rows
-from app.record.tables import LEASE
+from app.record.tables import LEASE, SESSION
 from app.schema.message import PromptInput
 from app.turn import compaction
 
@@ -593,6 +593,24 @@ async def test_a_turn_of_another_server_is_ended_though_a_prompt_waits_for_it_he
     await until(lambda: app.services.store.query(is_aborting, session))
     await free_elsewhere(app)
     await asking
+
+
+@pytest.mark.parametrize("is_aborted", [False, True])
+async def test_a_session_that_another_server_deletes_while_a_prompt_waits_here_is_not_announced_any_more(
+    app: RunningApp, session: str, is_aborted: bool
+) -> None:
+    await hold_elsewhere(app, session, turn=True)
+    await app.prompt_async(session, "Joins")
+    (waiting,) = app.services.live.get(session).works
+    await until(lambda: waiting.has_begun)
+    async with app.events() as events:
+        if is_aborted:
+            waiting.abort()
+        await app.services.database.write(lambda connection: connection.execute(SESSION.delete()))
+        await waiting.ended.wait()
+        await app.create_session()
+        await events.until("session.created")
+    assert "session.idle" not in events.types and await statuses(app) == {}
 
 
 def is_aborting(connection: Connection, session: str) -> bool:

@@ -232,6 +232,7 @@ class Turns:
                 await self._acquire_lease(live, work)
             unanswered: str | None = await self._store.query(message_rows.unanswered_prompt, live.id)
         except NotFound:
+            work.is_discarded = True
             return
         except StorageError as error:
             log.error("the end of the turn of %s could not be stored: %s", live.id, error)
@@ -245,6 +246,7 @@ class Turns:
         try:
             await ends.answer_with(self._store, live.id, work.directory, error)
         except NotFound:
+            work.is_discarded = True
             log.info("%s is deleted: its turn has nothing to answer", live.id)
         except StaleLease:
             log.warning("another server runs %s now, and answers its prompts", live.id)
