@@ -359,7 +359,13 @@ class LiveSessions:
             work.abort()
 
     async def hand_over(self) -> None:
-        """Turns stop at once. The server that looks next goes on with them: another one, or this one at its next start."""
+        """Turns stop at once. The server that looks next goes on with them: another one, or this one at its next start. Shell
+        lines are aborted first, for the prompts that wait behind them."""
+        shells = [work for work in self._works() if work.kind is WorkKind.SHELL]
+        for work in shells:
+            work.abort()
+        for work in shells:
+            await work.ended.wait()
         with_turns = [
             live for live in self.at_work.values() if live.works and all(work.kind is WorkKind.TURN for work in live.works)
         ]

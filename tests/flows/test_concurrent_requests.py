@@ -22,7 +22,7 @@ from turns import ALLOW, assert_finished, bash, play, requests, revert, say, sta
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.record.engine import Connection, StorageError
-from app.record.repositories import work_rows
+from app.record.repositories import message_rows, work_rows
 from app.record.tables import LEASE, SESSION
 from app.schema.message import PromptInput
 from app.turn import compaction
@@ -504,6 +504,16 @@ async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(ap
     await until(lambda: len(requests(app)) == 1)
     await until_done(app, session)
     assert texts((await app.messages(session))[-1]) == ["ok"] and await statuses(app) == {}
+
+
+async def test_a_prompt_behind_a_shell_line_is_left_to_the_next_server(app: RunningApp, session: str) -> None:
+    line = await shell_line(app, session)
+    await app.prompt_async(session, "Next")
+    await app.services.live.hand_over()
+    (app.directory / "go").touch()
+    assert (await line)["parts"][-1]["state"]["status"] == "completed"
+    await until_done(app, session)
+    assert await app.services.store.query(message_rows.unanswered_prompt, session) is not None
 
 
 # What another server does to the session.
