@@ -313,7 +313,7 @@ async def _replayed(app: Server, listener: Listener, frames: list[EventFrame], s
 async def _greeting(app: Server, listener: Listener) -> bytes:
     """Greets a new client with the cursor after which the listener began. The client reads earlier changes next. It is sent what
     is announced during the greeting, for it may have prompted meanwhile and read nothing."""
-    listener.resume(listener.began_behind, await app.replay.streaming(listener.directory))
+    listener.resume(listener.began_behind, await app.replay.streaming(listener.directory, listener.began_behind))
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
@@ -342,7 +342,7 @@ async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
     listener.unpause()
     page = await app.replay.page(cursor, listener.directory, listener.audience)
     if page.last:
-        listener.resume(page.upto, await app.replay.streaming(listener.directory))
+        listener.resume(page.upto, await app.replay.streaming(listener.directory, page.upto))
     else:
         listener.pause()
     return page

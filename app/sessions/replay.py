@@ -56,12 +56,12 @@ class Replay:
 
         return await self._database.read(read)
 
-    async def streaming(self, directory: str | None) -> StreamingParts:
+    async def streaming(self, directory: str | None, upto: int) -> StreamingParts:
         """The parts that stream in the directory, as they are when this returns. A part that has just ended is covered: its last
-        event comes later, or was replayed."""
+        event comes later, or was replayed. `upto`: the newest event that is replayed."""
         # The journal may have the end of a part whose beginning is still to be announced, which would then come twice.
         await self._store.live.first_writes()
-        found = self._bus.streaming(directory)
+        found = await self._bus.streaming(directory, upto)
         for part, where, ending in self._store.live.all():
             if directory not in (None, where):
                 continue

@@ -103,8 +103,8 @@ class MemoryBus:
         if not group:
             self._listeners.pop((listener.directory, listener.deltas), None)
 
-    def streaming(self, directory: str | None) -> StreamingParts:
-        """The parts of a directory (None: of all) that stream on other servers."""
+    async def streaming(self, directory: str | None, upto: int) -> StreamingParts:
+        """The parts of a directory (None: of all) that stream on other servers, and have not ended by the event `upto`."""
         return StreamingParts({}, [])
 
     def listeners(self) -> int:

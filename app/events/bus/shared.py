@@ -258,7 +258,9 @@ class SharedBus(MemoryBus):
         """The sequence of the newest event that this server's clients were given; None before the start."""
         return self._ordered.cursor if self._tasks else None
 
-    def streaming(self, directory: str | None) -> StreamingParts:
+    async def streaming(self, directory: str | None, upto: int) -> StreamingParts:
+        if self._ordered.cursor < upto:
+            await self._ordered.read()
         return self._remote.streaming(directory)
 
     # What this server publishes.

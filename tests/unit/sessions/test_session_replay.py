@@ -64,7 +64,7 @@ async def test_a_part_whose_last_event_is_on_its_way_is_not_given_again(
         stored = sessions.store.post_parts("ses_1", DIRECTORY, lambda tx: tx.remove_part("msg_1", "prt_1"), removed=[part])
     else:
         stored = sessions.post(part)
-    assert await replay.streaming(DIRECTORY) == StreamingParts({"prt_1": ENDED}, [])
+    assert await replay.streaming(DIRECTORY, 0) == StreamingParts({"prt_1": ENDED}, [])
     await stored
     await asyncio.sleep(0)
-    assert await replay.streaming(DIRECTORY) == StreamingParts({}, [])
+    assert await replay.streaming(DIRECTORY, 0) == StreamingParts({}, [])

@@ -238,6 +238,30 @@ async def test_a_part_that_cannot_be_rendered_keeps_no_later_one_from_other_serv
         await bus.stop()
 
 
+async def test_who_comes_back_is_given_no_part_whose_end_the_journal_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That end may not have come here yet."""
+    links, journal = list[RedisLink](), list[Event]()
+    monkeypatch.setattr(RedisLink, "start", links.append)
+
+    async def number() -> Any:
+        return 0
+
+    async def after(cursor: int) -> Sequence[Event]:
+        return journal[cursor:]
+
+    bus = SharedBus("redis://none", number, number, after)
+    await bus.start()
+    try:
+        links[0]._receive([2, {**HEL[0]._asdict(), "render": None}, HEL[1], 0])
+        assert (await bus.streaming("/d", 0)).known == {"prt_1": 3}
+        journal.append(named("message.part.updated", {"part": orjson.loads(whole("Hello"))}, seq=1))
+        assert (await bus.streaming("/d", 1)).known == {}
+    finally:
+        await bus.stop()
+
+
 async def test_text_whose_end_was_read_from_the_journal_already_is_not_shown_again() -> None:
     """This server's own: its commit may be read from the journal before its writer hears of it."""
     end = named("message.part.updated", {"part": orjson.loads(whole("Hel"))}, seq=1)
