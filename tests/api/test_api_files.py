@@ -31,8 +31,7 @@ def write(path: Path, text: str | bytes = "x\n") -> Path:
 
 
 async def content(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> dict[str, Any]:
-    shown: dict[str, Any] = await app.get("/file/content", expect=expect, params={"path": path, **query})
-    return shown
+    return await app.get("/file/content", expect=expect, params={"path": path, **query})
 
 
 async def listed(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> Any:
@@ -40,13 +39,11 @@ async def listed(app: RunningApp, path: str, *, expect: int = 200, **query: str)
 
 
 async def found_files(app: RunningApp, **query: str) -> list[str]:
-    found: list[str] = await app.get("/find/file", params=query)
-    return found
+    return await app.get("/find/file", params=query)
 
 
 async def found_texts(app: RunningApp, pattern: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await app.get("/find", params={"pattern": pattern})
-    return found
+    return await app.get("/find", params={"pattern": pattern})
 
 
 async def test_a_text_that_is_found_is_what_ripgrep_reports_up_to_a_bound(app: RunningApp) -> None:

@@ -21,8 +21,7 @@ from app.sessions.lease import DEAD_AFTER_MS
 
 
 async def listed(app: RunningApp) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await app.get("/global/health?replicas=1"))["replicas"]
-    return found
+    return (await app.get("/global/health?replicas=1"))["replicas"]
 
 
 async def test_a_server_whose_database_accepts_no_writes_says_why(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:

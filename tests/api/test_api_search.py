@@ -30,8 +30,7 @@ async def put(app: RunningApp, text: str, session_id: str | None = None, **sessi
 
 
 async def search(app: RunningApp, query: str, **parameters: Any) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = (await app.get("/find/message", params={"query": query, **parameters}))["results"]
-    return results
+    return (await app.get("/find/message", params={"query": query, **parameters}))["results"]
 
 
 async def texts(app: RunningApp, query: str, **parameters: Any) -> list[str]:

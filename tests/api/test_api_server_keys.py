@@ -67,8 +67,7 @@ class Desk:
         provider_id, _, model_id = model.partition("/")
         body = {"model": {"providerID": provider_id, "modelID": model_id}, "parts": [text_part("hi")]}
         answer = (await app.client.post(f"/session/{session['id']}/message", json=body, params=self.query)).json()
-        facts: dict[str, Any] = answer.get("info", answer)
-        return facts
+        return answer.get("info", answer)
 
     def named_variables(self, name: str) -> dict[str, Any]:
         """Providers of the project, each with a way to have a variable of the server."""

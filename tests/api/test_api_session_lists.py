@@ -42,8 +42,7 @@ async def pages(app: RunningApp, route: str, /, **query: Any) -> list[list[str]]
 
 async def created(app: RunningApp, title: str, directory: Path | None = None, **fields: Any) -> dict[str, Any]:
     query = {"directory": str(directory)} if directory else {}
-    session: dict[str, Any] = await app.post("/session", {"title": title, **fields}, params=query)
-    return session
+    return await app.post("/session", {"title": title, **fields}, params=query)
 
 
 async def updated_at(app: RunningApp, session: str, time: int) -> None:

@@ -49,8 +49,7 @@ async def other(tmp_path: Path, database: NewDatabase) -> AsyncIterator[RunningA
 
 
 async def exported(app: RunningApp, session_id: str, **query: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await app.get(f"/session/{session_id}/export", params=query)
-    return found
+    return await app.get(f"/session/{session_id}/export", params=query)
 
 
 async def imported(app: RunningApp, document: Any, *, expect: int = 200, **options: Any) -> Any:

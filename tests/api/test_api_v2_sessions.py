@@ -41,13 +41,11 @@ async def read(app: RunningApp, session_id: str, below: str = "") -> Any:
 
 
 async def messages(app: RunningApp, session_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await read(app, session_id, "/message?order=asc")
-    return found
+    return await read(app, session_id, "/message?order=asc")
 
 
 async def history(app: RunningApp, session_id: str, after: int = 0) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await read(app, session_id, f"/history?after={after}&limit=100")
-    return found
+    return await read(app, session_id, f"/history?after={after}&limit=100")
 
 
 def types(told: list[dict[str, Any]]) -> list[str]:

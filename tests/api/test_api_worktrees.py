@@ -46,8 +46,7 @@ async def reset(app: RunningApp, directory: object, /, *, expect: int = 200, **q
 
 
 async def project(app: RunningApp, **query: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await app.get("/project/current", **query)
-    return found
+    return await app.get("/project/current", **query)
 
 
 async def directories(app: RunningApp) -> list[str]:

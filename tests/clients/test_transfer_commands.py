@@ -39,8 +39,7 @@ def conversation(call: Callable[..., Any], **fields: Any) -> str:
 
 
 def exported(shell: Shell, session: str, *options: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shell.done("export", session, *options).stdout)
-    return found
+    return json.loads(shell.done("export", session, *options).stdout)
 
 
 def family(document: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:

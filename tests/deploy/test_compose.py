@@ -104,8 +104,7 @@ class Cluster:
     processes: list[psutil.Popen]
 
     def replicas(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.client.get("/global/health?replicas=1").raise_for_status().json()["replicas"]
-        return found
+        return self.client.get("/global/health?replicas=1").raise_for_status().json()["replicas"]
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 async def messages(client: Client, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await client.get(f"/session/{session}/message")
-    return found
+    return await client.get(f"/session/{session}/message")
 
 
 async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Servers, figure: Figure) -> None:

@@ -70,8 +70,7 @@ def peak_of_a_small_answer(server: RealServer, flood: Flood, wire: str) -> int:
 
 
 def prompt(http: httpx2.Client, session: str) -> dict[str, Any]:
-    answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
-    return answer
+    return http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
 
 
 def answer_of(server: RealServer) -> dict[str, Any]:

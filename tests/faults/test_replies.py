@@ -59,8 +59,7 @@ async def last_call(client: Client, session: str) -> dict[str, Any]:
     await client.idle()
     messages = await client.get(f"/session/{session}/message")
     assert_finished(messages)
-    state: dict[str, Any] = tools(messages)[-1]["state"]
-    return state
+    return tools(messages)[-1]["state"]
 
 
 def approved(servers: Servers, command: str) -> bool:

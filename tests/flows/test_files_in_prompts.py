@@ -36,8 +36,7 @@ async def send(app: RunningApp, session: str, *parts: dict[str, Any], expect: in
 def called(part: dict[str, Any]) -> dict[str, Any]:
     """The arguments in the text that says that a tool was called."""
     assert part["synthetic"] is True and "time" not in part
-    arguments: dict[str, Any] = json.loads(part["text"][part["text"].index("{") :])
-    return arguments
+    return json.loads(part["text"][part["text"].index("{") :])
 
 
 async def test_a_text_file_is_read_for_the_model_and_counts_as_read(app: RunningApp, session: str) -> None:

@@ -25,8 +25,7 @@ async def status(ground: Ground, repo: Path) -> set[str]:
 
 
 async def branch(ground: Ground, repo: Path) -> str | None:
-    found: str | None = (await ground.anna.client.get("/vcs", headers=at(repo))).json().get("branch")
-    return found
+    return (await ground.anna.client.get("/vcs", headers=at(repo))).json().get("branch")
 
 
 async def test_a_linked_worktree_that_was_made_by_hand(ground: Ground) -> None:

@@ -52,8 +52,7 @@ async def titles(app: RunningApp) -> set[str]:
 
 
 async def prune(app: RunningApp, days: float = 90, **fields: Any) -> dict[str, Any]:
-    report: dict[str, Any] = await app.post("/prune", {"olderThanDays": days, **fields})
-    return report
+    return await app.post("/prune", {"olderThanDays": days, **fields})
 
 
 def report(trees: int = 0, sessions: int = 0, **kept: int) -> dict[str, int]:
@@ -61,8 +60,7 @@ def report(trees: int = 0, sessions: int = 0, **kept: int) -> dict[str, int]:
 
 
 async def made(app: RunningApp, title: str, **fields: Any) -> str:
-    session_id: str = (await app.create_session(title=title, **fields))["id"]
-    return session_id
+    return (await app.create_session(title=title, **fields))["id"]
 
 
 async def test_whole_trees_go_when_nothing_in_them_is_in_use(app: RunningApp) -> None:

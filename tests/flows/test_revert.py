@@ -32,8 +32,7 @@ def text(app: RunningApp) -> str:
 
 async def standing(app: RunningApp, session: str) -> dict[str, Any] | None:
     """The revert that is in force."""
-    found: dict[str, Any] | None = (await app.get(f"/session/{session}")).get("revert")
-    return found
+    return (await app.get(f"/session/{session}")).get("revert")
 
 
 async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app: RunningApp, session: str) -> None:

@@ -14,8 +14,7 @@ UNTIL_GO = "touch started; while [ ! -e go ]; do sleep 0.02; done"
 
 async def shell(app: RunningApp, session: str, command: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
     body = {"agent": "build", "command": command, **fields}
-    answer: dict[str, Any] = await app.post(f"/session/{session}/shell", body, expect=expect)
-    return answer
+    return await app.post(f"/session/{session}/shell", body, expect=expect)
 
 
 async def begun(app: RunningApp, session: str, command: str, **fields: Any) -> asyncio.Task[dict[str, Any]]:

@@ -13,8 +13,7 @@ from app.schema.permission import Rule
 
 
 async def children(app: RunningApp, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await app.get(f"/session/{session}/children")
-    return found
+    return await app.get(f"/session/{session}/children")
 
 
 def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:

@@ -50,8 +50,7 @@ PIECE = "A line of *text* with `code`, **bold** and [a link](http://127.0.0.1/).
 
 
 def widths(page: Page) -> tuple[int, int]:
-    width: tuple[int, int] = page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
-    return width
+    return page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
 
 
 def test_what_a_model_says_stays_text(desk: Desk) -> None:

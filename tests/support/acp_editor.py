@@ -243,8 +243,7 @@ class RawEditor:
 
     async def initialize(self, number: int = 1) -> dict[str, Any]:
         await self.call("initialize", number, protocolVersion=1)
-        result: dict[str, Any] = (await self.answer_to(number))["result"]
-        return result
+        return (await self.answer_to(number))["result"]
 
     async def prompt(self, said: str) -> str:
         """Request 3, in a new session; its id."""
@@ -258,8 +257,7 @@ class RawEditor:
         assert self.process.stdout
         async with asyncio.timeout(SECONDS):
             line = await self.process.stdout.readline()
-        found: dict[str, Any] = json.loads(line)
-        return found
+        return json.loads(line)
 
     async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first message that it holds for; what comes before is passed over."""

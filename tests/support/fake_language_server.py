@@ -22,8 +22,7 @@ def read() -> dict[str, Any] | None:
         if line.lower().startswith(b"content-length:"):
             length = int(line.split(b":")[1])
         elif line == b"\r\n":
-            message: dict[str, Any] = json.loads(sys.stdin.buffer.read(length))
-            return message
+            return json.loads(sys.stdin.buffer.read(length))
     return None
 
 

@@ -24,8 +24,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """The answer; fails where it is an error."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, said(result)
-    answer: dict[str, Any] = result.structured_content
-    return answer
+    return result.structured_content
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:

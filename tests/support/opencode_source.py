@@ -38,8 +38,7 @@ NEWER = ("path", "cost", "tokens")
 
 
 def answers(data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((data / "answers.json").read_text())
-    return found
+    return json.loads((data / "answers.json").read_text())
 
 
 def as_shown_here(version: str, kind: str, answer: Any) -> Any:

@@ -65,14 +65,12 @@ class RealServer(ServerProcess):
     @property
     def memory(self) -> int:
         """Resident, in bytes."""
-        found: int = self.process.memory_info().rss
-        return found
+        return self.process.memory_info().rss
 
     @property
     def descriptors(self) -> int:
         """Open files and sockets."""
-        found: int = self.process.num_fds()
-        return found
+        return self.process.num_fds()
 
     def tracebacks(self) -> list[str]:
         """What of the log tells of an error that nobody expected; what clients ask to be noted is none."""

@@ -87,8 +87,7 @@ class Moment:
     async def call(self) -> dict[str, Any]:
         """The state of the one call of a tool."""
         (called,) = tools(await messages(self.b, self.session))
-        state: dict[str, Any] = called["state"]
-        return state
+        return called["state"]
 
     def times_run(self) -> int:
         return ran(self.replicas, self.key)

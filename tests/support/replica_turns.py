@@ -22,8 +22,7 @@ async def new_session(client: Client, **fields: Any) -> str:
 
 
 async def messages(client: Client, session: str) -> list[Message]:
-    found: list[Message] = await client.get(f"/session/{session}/message")
-    return found
+    return await client.get(f"/session/{session}/message")
 
 
 async def request(client: Client, method: str, path: str, body: Any = None) -> int:

@@ -64,8 +64,7 @@ class RunningApp:
 
     @property
     def services(self) -> Server:
-        services: Server = self.fastapi.state.server
-        return services
+        return self.fastapi.state.server
 
     def is_held(self, session_id: str) -> bool:
         """Whether any request works on the session or waits to."""
@@ -92,15 +91,13 @@ class RunningApp:
     async def prompt(self, session_id: str, text: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
         """Waits for the answer."""
         body = {"parts": [text_part(text)], **fields}
-        answer: dict[str, Any] = await self.post(f"/session/{session_id}/message", body, expect=expect)
-        return answer
+        return await self.post(f"/session/{session_id}/message", body, expect=expect)
 
     async def prompt_async(self, session_id: str, text: str, *, expect: int = 204, **fields: Any) -> None:
         await self.post(f"/session/{session_id}/prompt_async", {"parts": [text_part(text)], **fields}, expect=expect)
 
     async def messages(self, session_id: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self.get(f"/session/{session_id}/message")
-        return found
+        return await self.get(f"/session/{session_id}/message")
 
     @asynccontextmanager
     async def events(self, path: str = "/event", *, cursor: int | str | None = None, **query: Any) -> AsyncIterator[EventReader]:

@@ -112,8 +112,7 @@ class Sessions:
 
     async def read(self, session_id: str = "ses_1") -> list[dict[str, Any]]:
         """All messages, as a client reads them."""
-        messages: list[dict[str, Any]] = orjson.loads((await self.store.page_json(session_id, None)).body)
-        return messages
+        return orjson.loads((await self.store.page_json(session_id, None)).body)
 
     async def message(self, message_id: str) -> MessageWithParts:
         """As it is stored."""

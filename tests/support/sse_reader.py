@@ -22,8 +22,7 @@ class Received:
     @property
     def payload(self) -> dict[str, Any]:
         """The event itself, whichever of the two streams it came by."""
-        event: dict[str, Any] = self.data.get("payload", self.data)
-        return event
+        return self.data.get("payload", self.data)
 
     @property
     def event_id(self) -> str:
@@ -36,8 +35,7 @@ class Received:
 
     @property
     def properties(self) -> dict[str, Any]:
-        properties: dict[str, Any] = self.payload["properties"]
-        return properties
+        return self.payload["properties"]
 
 
 class EventReader:

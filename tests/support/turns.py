@@ -163,8 +163,7 @@ async def all_pending(app: RunningApp, count: int = 1, kind: str = "permission")
         found: list[dict[str, Any]] = await app.get(f"/{kind}")
         return found if len(found) >= count else []
 
-    waiting: list[dict[str, Any]] = await until(enough, f"{kind} {count}")
-    return waiting
+    return await until(enough, f"{kind} {count}")
 
 
 async def pending(app: RunningApp, kind: str = "permission") -> dict[str, Any]:
@@ -183,8 +182,7 @@ async def titled(app: RunningApp, session_id: str) -> dict[str, Any]:
         found: dict[str, Any] = await app.get(f"/session/{session_id}")
         return None if is_default_title(found["title"]) else found
 
-    session: dict[str, Any] = await until(with_title, f"the title of {session_id}")
-    return session
+    return await until(with_title, f"the title of {session_id}")
 
 
 async def summarize(app: RunningApp, session_id: str, *, expect: int = 200, **fields: Any) -> Any:
@@ -196,24 +194,20 @@ async def play(app: RunningApp, session_id: str, *calls: Step, text: str = "Do i
     app.provider.add([*calls], DONE)
     answer = await app.prompt(session_id, text)
     assert answer["info"].get("error") is None, answer
-    parent: str = answer["info"]["parentID"]
-    return parent
+    return answer["info"]["parentID"]
 
 
 async def revert(app: RunningApp, session_id: str, message_id: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
     body = {"messageID": message_id, **fields}
-    session: dict[str, Any] = await app.post(f"/session/{session_id}/revert", body, expect=expect)
-    return session
+    return await app.post(f"/session/{session_id}/revert", body, expect=expect)
 
 
 async def unrevert(app: RunningApp, session_id: str, *, expect: int = 200) -> dict[str, Any]:
-    session: dict[str, Any] = await app.post(f"/session/{session_id}/unrevert", expect=expect)
-    return session
+    return await app.post(f"/session/{session_id}/unrevert", expect=expect)
 
 
 async def statuses(app: RunningApp) -> dict[str, Any]:
-    found: dict[str, Any] = await app.get("/session/status")
-    return found
+    return await app.get("/session/status")
 
 
 def assert_finished(messages: list[Message]) -> None:

@@ -20,8 +20,7 @@ HONEST = "h" * 1_000_000
 
 
 def provider(server: FakeServer, wire: str = "chat", most_bytes: int = 1_500_000) -> base.Provider:
-    made: base.Provider = make(server, wire, most_bytes=most_bytes)
-    return made
+    return make(server, wire, most_bytes=most_bytes)
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ def shared(info: Message, *parts: Part) -> list[dict[str, Any]]:
 
 
 def shown_parts(*parts: Part) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = shared(assistant("msg_1", "msg_0"), *parts)[0]["parts"]
-    return found
+    return shared(assistant("msg_1", "msg_0"), *parts)[0]["parts"]
 
 
 def tool(state: ToolState) -> ToolPart:

@@ -126,10 +126,8 @@ def parts() -> RemoteParts:
 def shown(announced: PartDelta | Event | None) -> dict[str, Any]:
     assert announced is not None
     if isinstance(announced, Event):
-        body: dict[str, Any] = orjson.loads(announced.payload)["properties"]["part"]
-        return body
-    rendered: dict[str, Any] = orjson.loads(announced.render())
-    return rendered
+        return orjson.loads(announced.payload)["properties"]["part"]
+    return orjson.loads(announced.render())
 
 
 def test_deltas_are_put_together_each_as_of_its_moment(parts: RemoteParts) -> None:
