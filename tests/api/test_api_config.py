@@ -166,7 +166,7 @@ async def test_an_organisations_is_the_lowest_layer_and_its_token_an_environment
     config = await app.get("/config")
     assert (config["theme"], config["username"], config["instructions"]) == ("mine", "theirs", ["t0ken.md"])
     loaded = (await app.services.instances.get()).config
-    assert loaded.mcp["wiki"].headers == {"Authorization": "Bearer t0ken"}  # type: ignore[union-attr]
+    assert loaded.mcp["wiki"].headers == {"Authorization": "Bearer t0ken"}
     assert "t0ken" not in json.dumps(config["mcp"])
     assert "org" in (await app.get("/provider"))["connected"]
     assert organisation.asked == 1

@@ -107,7 +107,7 @@ async def test_a_session_from_its_first_prompt_to_its_transcript_as_tools_and_re
         assert [each.uri_template for each in templates] == [uri.replace(session, "{sessionID}") for uri in uris]
         texts = [(await client.read_resource(uri)).contents[0] for uri in uris]
         assert [each.mime_type for each in texts] == ["text/markdown", "text/x-diff"]
-        assert "It is written." in texts[0].text and "+new" in texts[1].text  # type: ignore[union-attr]
+        assert "It is written." in texts[0].text and "+new" in texts[1].text
 
 
 async def test_resources_come_in_pages_and_a_long_transcript_in_pieces(app: RunningApp, client: Client) -> None:

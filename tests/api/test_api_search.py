@@ -26,7 +26,7 @@ async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[Running
 async def put(app: RunningApp, text: str, session_id: str | None = None, **session: Any) -> dict[str, Any]:
     """A prompt that nobody answers, in a session of its own unless it is named; what is stored of it."""
     session_id = session_id or (await app.create_session(**session))["id"]
-    return (await app.prompt(session_id, text, noReply=True))["info"]  # type: ignore[no-any-return]
+    return (await app.prompt(session_id, text, noReply=True))["info"]
 
 
 async def search(app: RunningApp, query: str, **parameters: Any) -> list[dict[str, Any]]:

@@ -212,7 +212,7 @@ async def test_without_the_right_login_nothing_works_and_no_way_leads_out_of_ope
         for headers in WRONG_LOGINS:
             sent = {name: value.encode("latin-1") for name, value in headers.items()}
             for path in ("/session", "/event", "/global/event", "/doc", "/s", "/global/health/", "/global/healthy"):
-                assert (await app.client.get(path, headers=sent)).status_code == 401, (headers, path)  # type: ignore[arg-type]
+                assert (await app.client.get(path, headers=sent)).status_code == 401, (headers, path)
         for path in OUTSIDE:
             assert (await app.client.get(f"{OURS}{path}")).status_code in (401, 404), path
         for path in ("/global/health", "/s/x/session", "/s/x"):

@@ -64,7 +64,7 @@ async def test_a_session_is_not_given_away_while_it_is_answered(anna: RunningApp
 def session_of(event: Received) -> str | None:
     """The session that an event tells of, on each stream."""
     told: Any = event.payload.get("properties", event.payload.get("data"))
-    return told.get("info", {}).get("id")  # type: ignore[no-any-return]
+    return told.get("info", {}).get("id")
 
 
 @pytest.mark.parametrize("path", ["/event", "/global/event", "/api/event"])

@@ -85,7 +85,7 @@ async def located(app: RunningApp, path: str) -> Any:
 
 async def named(app: RunningApp, path: str, name: str) -> dict[str, Any]:
     [found] = [each for each in await located(app, path) if name in (each.get("id"), each.get("name"))]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 async def test_agents_commands_and_skills(offering: RunningApp) -> None:
@@ -163,7 +163,7 @@ async def test_a_provider_is_connected_by_a_key_or_a_variable(app: RunningApp, m
     assert "anthropic" in [provider["id"] for provider in (await app.get("/api/provider"))["data"]]
     await app.call("PATCH", "/api/credential/anthropic", {"label": "yours"}, expect=204)
     assert (await anthropic(app))["connections"][0]["label"] == "yours"
-    assert app.services.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
+    assert app.services.auth.get("anthropic").key == KEY
     await app.call("DELETE", "/api/credential/anthropic", expect=204)
     assert (await anthropic(app))["connections"] == []
     await app.call("PUT", "/auth/anthropic", {"type": "api", "key": KEY})

@@ -112,7 +112,7 @@ def test_no_private_name_of_a_library_is_overridden() -> None:
     found = [
         each
         for module in modules()
-        for each in overrides(module, lambda kind, name=module.__name__: isclass(kind) and kind.__module__ == name)  # type: ignore[misc]
+        for each in overrides(module, lambda kind, name=module.__name__: isclass(kind) and kind.__module__ == name)
     ]
     assert found == []
 

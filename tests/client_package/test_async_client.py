@@ -141,7 +141,7 @@ async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(s
 def impatient(client: AsyncOpensession) -> AsyncEventStream:
     """After two seconds of silence it connects again."""
     options = {"directory": None, "parts": "delta", "last_event_id": None, "reconnect_seconds": None}
-    return AsyncEventStream(client.http, **options, silence_seconds=2)  # type: ignore[arg-type]
+    return AsyncEventStream(client.http, **options, silence_seconds=2)
 
 
 class SilentServer:

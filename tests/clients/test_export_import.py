@@ -36,7 +36,7 @@ def opencode(program: Path, home: Path, workspace: Path, *arguments: str) -> str
     """What it printed."""
     environment = clean_environment(offline_home(home), PWD=str(workspace), **OFFLINE)
     command, streams = [str(program), *arguments], {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    done: Any = subprocess.run(command, cwd=workspace, env=environment, timeout=180, **streams)  # type: ignore[call-overload]
+    done: Any = subprocess.run(command, cwd=workspace, env=environment, timeout=180, **streams)
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 

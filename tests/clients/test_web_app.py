@@ -37,7 +37,7 @@ class WebApp:
 
     def listen(self) -> None:
         def note(kind: str, complaint: Callable[[Any], str], is_wrong: Callable[[Any], bool] = lambda _: True) -> None:
-            self.page.on(kind, lambda said: self.complaints.append(complaint(said)) if is_wrong(said) else None)  # type: ignore[call-overload]
+            self.page.on(kind, lambda said: self.complaints.append(complaint(said)) if is_wrong(said) else None)
 
         note("pageerror", str)
         note("console", lambda said: f"{said.text} {said.location['url']}", lambda said: said.type == "error")

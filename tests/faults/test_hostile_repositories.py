@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 from figures import Figure
@@ -17,7 +16,7 @@ from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import LEADING_OUT, RUNNING, configure, flipping, put_away
 from long_form import LONG
-from running_app import RunningApp, text_part
+from running_app import text_part
 from sandboxed import needs_sandbox
 from user_logins import user
 
@@ -71,7 +70,7 @@ CERTAIN = ("names core.fsmonitor", "filter.evil.clean", "textconv", "external di
 
 def test_programs_of_such_repositories_do_run_otherwise(tmp_path: Path) -> None:
     """That nothing ran above says something: git on a command line runs what these name."""
-    ground = Ground(tmp_path, cast(RunningApp, None), cast(RunningApp, None))
+    ground = Ground(tmp_path, None, None)
     ground.outside.mkdir()
     for name in CERTAIN:
         repo = ground.repository()

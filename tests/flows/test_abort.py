@@ -90,7 +90,7 @@ async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> Non
         assert tool["state"]["error"] == "Tool execution aborted" and "started" in tool["state"]["metadata"]["output"]
         assert texts(await app.prompt(session, "Again")) == ["Next."]
         result = requests(app)[-1].messages[2].content[0]
-        assert result.text == "Tool execution aborted" and result.is_error  # type: ignore[union-attr]
+        assert result.text == "Tool execution aborted" and result.is_error
 
 
 async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:

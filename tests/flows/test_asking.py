@@ -117,7 +117,7 @@ async def test_the_turn_goes_on_after_a_rejection(tmp_path: Path, goes_on: bool,
         await reply(app, await pending(app), "reject", **reason)
         assert texts(await prompt) == ["Then not."]
         result = requests(app)[1].messages[-1].content[0]
-    assert result.is_error and reason.get("message", "rejected") in result.text  # type: ignore[union-attr]
+    assert result.is_error and reason.get("message", "rejected") in result.text
 
 
 async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp_path: Path) -> None:

@@ -126,11 +126,11 @@ async def test_one_that_crashes_is_started_again_three_times_at_most(tmp_path: P
     async with serving(tmp_path, write("a"), server=fake(env={"FAKE_LOG": str(log)})) as app:
         await played(app)
         for started in range(1, 5):
-            await until(lambda count=started: log.read_text().count("initialized") == count)  # type: ignore[misc]
+            await until(lambda count=started: log.read_text().count("initialized") == count)
             await until_listed(app, "connected")
             (process,) = fakes(app)
             process.kill()
-            await until(lambda killed=process: killed not in fakes(app))  # type: ignore[misc]
+            await until(lambda killed=process: killed not in fakes(app))
         await until(lambda: not fakes(app))
         await until_listed(app, "error")
         assert log.read_text().count("initialized") == 4

@@ -160,7 +160,7 @@ async def test_a_client_that_reads_too_slowly_is_counted(tmp_path: Path, monkeyp
     async with counted(tmp_path) as (app, _):
         async with app.client.stream("GET", "/event") as response:
             assert response.status_code == 200
-            [listener] = [each for group in app.services.bus._listeners.values() for each in group]  # type: ignore[attr-defined]
+            [listener] = [each for group in app.services.bus._listeners.values() for each in group]
             listener.cut_off()
         await until(lambda: app.services.bus.listeners() == 0)
         found = await scrape(app)

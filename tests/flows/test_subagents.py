@@ -50,7 +50,7 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
         "truncated": False,
     }
     assert texts(said) == ["Just one."]
-    assert last.messages[-1].content[0].text == state["output"]  # type: ignore[union-attr]
+    assert last.messages[-1].content[0].text == state["output"]
 
 
 async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ async def test_a_prompt_that_wants_no_reply_is_only_stored(tmp_path: Path) -> No
             await events.until("session.idle")
             assert events.types.count("session.idle") == 1
         (request,) = requests(app)
-    assert [block.text for turn in request.messages for block in turn.content] == ["Remember this", "Now answer"]  # type: ignore[union-attr]
+    assert [block.text for turn in request.messages for block in turn.content] == ["Remember this", "Now answer"]
 
 
 async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
     assert [turn.role for turn in first.messages] == ["user", "assistant", "user"]
     assert [turn.role for turn in second.messages] == ["user", "assistant"] * 2 + ["user"]
     assert second.messages[:3] == first.messages and second.system[0] == first.system[0]
-    assert [block.text for turn in second.messages[2:] for block in turn.content] == ["And?", "Two.", "So?"]  # type: ignore[union-attr]
+    assert [block.text for turn in second.messages[2:] for block in turn.content] == ["And?", "Two.", "So?"]
 
 
 async def test_two_sessions_of_a_project_work_at_once(tmp_path: Path) -> None:

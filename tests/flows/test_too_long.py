@@ -7,10 +7,10 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, states, talking, texts
 
-from app.providers.base import ModelRequest, UserTurn
+from app.providers.base import ModelRequest
 from app.providers.estimate import estimate_request
 from app.providers.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
-from app.schema.message import AssistantMessage, AssistantTime
+from app.schema.message import AssistantTime
 from app.sessions.live import compacting
 from app.sessions.rows import message_row
 from app.sessions.session_tx import SessionTx
@@ -41,7 +41,6 @@ async def test_a_refused_conversation_is_summed_up_and_the_turn_goes_on(app: Run
     assert [message["info"]["role"] for message in messages[2:]] == ["user", "user", "assistant", "user", "assistant"]
     assert messages[3]["parts"][0]["auto"] is True
     *_, continuation = requests(app)[-1].messages
-    assert isinstance(continuation, UserTurn)
     assert "And of Italy?" in str(continuation), "a prompt that nobody began to answer is put again behind the summary"
     assert "of France?" not in str(continuation)
 
@@ -154,7 +153,6 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         await app.prompt(session, "The capital of France?")
         store = app.services.store
         info = (await store.session_and_messages(session))[1][-1].info
-        assert isinstance(info, AssistantMessage)
         open_summary = info.model_copy(update={"id": ids.ascending("message"), "summary": True, "finish": None})
         open_summary.time = AssistantTime(created=1)
 

@@ -77,7 +77,7 @@ async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) ->
     assert denied["state"]["error"].startswith("Error: ") and "external_directory" in denied["state"]["error"]
     assert "missing.txt" in missing["state"]["error"]
     assert fine["state"]["output"] == "fine\n"
-    assert [result.is_error for result in results] == [True, True, False]  # type: ignore[union-attr]
+    assert [result.is_error for result in results] == [True, True, False]
     assert texts(last) == ["Done."]
 
 
@@ -93,7 +93,7 @@ async def test_calls_that_cannot_be_made_are_reported_to_the_model_and_the_turn_
     state = unknown["state"]
     assert (unknown["tool"], state["status"], state["title"]) == ("invalid", "completed", "Invalid Tool")
     assert state["input"]["tool"] == "dance" and "dance" in state["output"]
-    assert second.messages[-1].content[0].text == state["output"]  # type: ignore[union-attr]
+    assert second.messages[-1].content[0].text == state["output"]
     assert unreadable["tool"] == "invalid" and unreadable["state"]["input"]["tool"] == "bash"
     assert unfit["tool"] == "bash" and "The bash tool was called with invalid arguments" in unfit["state"]["error"]
     assert unfit["state"]["input"] == {"order": "ls"}

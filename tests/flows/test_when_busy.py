@@ -90,7 +90,7 @@ async def test_fifty_prompts_at_once_are_all_stored_and_answered(tmp_path: Path)
     async with talking(tmp_path) as (app, session):
         answers = await asyncio.gather(*(app.prompt(session, f"prompt {n}") for n in range(50)))
         messages = await app.messages(session)
-        sent = " ".join(block.text for turn in requests(app)[-1].messages for block in turn.content)  # type: ignore[union-attr]
+        sent = " ".join(block.text for turn in requests(app)[-1].messages for block in turn.content)
         assert await statuses(app) == {}
     users = [message for message in messages if message["info"]["role"] == "user"]
     assert sorted(order(users)) == sorted(f"prompt {n}" for n in range(50))

@@ -129,7 +129,7 @@ def test_a_permission_shows_the_call_that_asks_for_it_and_rejected_tells_the_mod
     desk.wait_until_idle()
 
 
-def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
+def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_desk) -> None:
     desk.say("make a file", [ECHO], ["It is made."])
     desk.button("Later").click()
     expect(desk.dialog).to_be_hidden()
@@ -220,7 +220,7 @@ def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     expect(desk.answer).to_contain_text("All is fine.")
 
 
-def test_that_a_subagent_waits_is_seen_where_another_session_is_open(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
+def test_that_a_subagent_waits_is_seen_where_another_session_is_open(desk: Desk, new_desk) -> None:
     call = ("task", {"description": "Look", "prompt": "Look for it", "subagent_type": "general"})
     desk.say("delegate", [call], [BASH], ["It is rejected."], ["All is over."])
     expect(desk.dialog).to_be_visible()

@@ -145,7 +145,7 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("Blue whales")
     rename(desk, "a long title " * 20)
     assert sessions.evaluate("list => list.scrollWidth <= list.clientWidth")
-    assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
+    assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300
 
 
 def test_how_long_ago_a_session_changed_stays_true(desk: Desk) -> None:

@@ -611,4 +611,4 @@ async def test_a_key_that_is_stored_on_one_replica_and_a_changed_configuration_a
         assert (await client.http.patch("/config", json={"username": name})).status_code == 200
         async with asyncio.timeout(SEEN_WITHIN):
             for other in clients:
-                await other.condition("/config", lambda found, name=name: found.get("username") == name)  # type: ignore[misc]
+                await other.condition("/config", lambda found, name=name: found.get("username") == name)

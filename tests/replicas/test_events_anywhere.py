@@ -65,7 +65,7 @@ async def test_commits_are_heard_by_clients_of_other_replicas_at_once(
             await clients[0].http.patch(f"/session/{session}", json={"title": str(number)})
             acknowledged = time.monotonic()
             upto = replicas.head()
-            await eventually(lambda upto=upto: all(follower.cursor >= upto for follower in followers), 10)  # type: ignore[misc]
+            await eventually(lambda upto=upto: all(follower.cursor >= upto for follower in followers), 10)
             times = [next(one.at for one in follower.events if one.id == upto) for follower in followers]
             late.append(max(times) - acknowledged)
     p95 = quantiles(late, n=20)[-1]

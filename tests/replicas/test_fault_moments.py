@@ -135,7 +135,7 @@ class LeaseWatch:
                 while not self._stopped.wait(0.05):
                     self._look(connection)
 
-    def _look(self, connection: psycopg.Connection) -> None:  # type: ignore[type-arg]
+    def _look(self, connection: psycopg.Connection) -> None:
         for session, owner, generation in connection.execute("SELECT session_id, owner, generation FROM run_lease"):
             if owner != self._owner:
                 self.taken.setdefault(session, time.monotonic())

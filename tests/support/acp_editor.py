@@ -282,7 +282,7 @@ class RawEditor:
 
     def stop_reading(self) -> None:
         """Its end of the pipe is closed."""
-        self.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        self.process._transport.get_pipe_transport(1).close()
 
 
 def children_of(pid: int) -> list[int]:

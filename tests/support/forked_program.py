@@ -58,5 +58,5 @@ def run_interrupted(sent: signal.Signals, times: int, *told: Any) -> None:
             os.kill(os.getpid(), sent)
         await start(started)
 
-    Workspaces.start = interrupted  # type: ignore[method-assign]
+    Workspaces.start = interrupted
     run(*told)

@@ -23,7 +23,7 @@ async def add_user(
 ) -> str:
     """A token of theirs."""
     paths = tuple(str(root.resolve()) for root in roots)
-    await app.services.users.add(User(name, Role(role), paths, **limits))  # type: ignore[arg-type]
+    await app.services.users.add(User(name, Role(role), paths, **limits))
     return TokenStore(app.data_dir).create(name, user=name)
 
 

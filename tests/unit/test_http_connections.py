@@ -142,7 +142,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, port: int
     payload = orjson.dumps({"type": "test", "properties": {"padding": "x" * 100_000}})
     async with sending(port, STREAM, limit=1024) as (reader, writer):
         await reader.readuntil(b"server.connected")
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.transport.pause_reading()
         async with asyncio.timeout(60):
             while app.services.bus.listeners():
                 app.services.bus.publish(Event("test", payload, directory=str(app.directory), journaled=False))

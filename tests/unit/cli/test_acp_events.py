@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import acp
 import pytest
 from acp import RequestError, schema
 
-from app.api.client import ApiClient
 from app.cli.acp.agent import EditorAgent
-from app.cli.acp.choices import SessionChoices
-from app.cli.acp.editor_server import INTERNAL, NOT_FOUND, DirectoryFeed, EditorServer
+from app.cli.acp.editor_server import INTERNAL, NOT_FOUND, DirectoryFeed
 from app.cli.acp.editor_session import EditorSession
 from app.cli.acp.transcript import EditorTranscript
 
@@ -54,14 +52,6 @@ class Server:
             self.readers -= 1
 
 
-def calls(server: Server) -> ApiClient:
-    return cast("ApiClient", server)
-
-
-def agent_of(server: Server) -> EditorAgent:
-    return EditorAgent(cast("EditorServer", server), keeps_turns=True)
-
-
 class Editor:
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -71,8 +61,8 @@ class Editor:
 
 
 def session(server: Server) -> EditorSession:
-    choices = cast("SessionChoices", type("Choices", (), {"of_command": dict, "context_size": 0}))
-    return EditorSession(calls(server), cast("acp.Client", Editor()), schema.ClientCapabilities(), INFO, choices)
+    choices = type("Choices", (), {"of_command": dict, "context_size": 0})
+    return EditorSession(server, Editor(), schema.ClientCapabilities(), INFO, choices)
 
 
 async def test_a_feed_that_an_event_breaks_reads_no_more() -> None:
@@ -81,7 +71,7 @@ async def test_a_feed_that_an_event_breaks_reads_no_more() -> None:
     async def deliver(event: Json) -> None:
         raise RequestError(INTERNAL, event["type"])
 
-    feed = DirectoryFeed(calls(server), "/work", deliver, lambda *_: lost.set())
+    feed = DirectoryFeed(server, "/work", deliver, lambda *_: lost.set())
     await feed.open()
     server.coming.put_nowait({"type": "session.idle", "properties": {}})
     async with asyncio.timeout(5):
@@ -92,14 +82,14 @@ async def test_a_feed_that_an_event_breaks_reads_no_more() -> None:
 
 async def test_what_a_session_asked_that_is_gone_breaks_no_feed() -> None:
     server = Server(ses_gone=RequestError(NOT_FOUND, "Session not found: ses_gone"))
-    agent = agent_of(server)
+    agent = EditorAgent(server, keeps_turns=True)
     await agent._deliver({"type": "permission.asked", "properties": {"id": "per_1", "sessionID": "ses_gone"}})
     assert server.asked == ["/session/ses_gone"]
 
 
 async def test_a_gap_in_the_events_of_a_session_that_is_gone_breaks_no_feed() -> None:
     server = Server(message=RequestError(NOT_FOUND, "Session not found: ses_1"))
-    agent = agent_of(server)
+    agent = EditorAgent(server, keeps_turns=True)
     agent._sessions["ses_1"] = open_one = session(server)
     await open_one.open(agent._deliver)
     await agent._deliver({"type": "server.resync", "properties": {}})

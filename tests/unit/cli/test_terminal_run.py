@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -275,7 +275,7 @@ async def test_an_interrupt_before_the_prompt_is_accepted_stops_its_turn() -> No
     """Else it would be answered though nobody waits for it any more."""
     api, notes = SlowApi(), list[str]()
     view: Any = SimpleNamespace(show=lambda _: None, say=notes.append)
-    run = prompt_run.PromptRun(cast("Any", api), view, {"id": SESSION, "directory": "/x"})
+    run = prompt_run.PromptRun(api, view, {"id": SESSION, "directory": "/x"})
     running = asyncio.create_task(run.run({"parts": []}))
     await api.prompted.wait()
     os.kill(os.getpid(), signal.SIGINT)

@@ -30,7 +30,6 @@ class Asking:
 
     @property
     def database(self) -> HeldDatabase:
-        assert isinstance(self.storage.database, HeldDatabase)
         return self.storage.database
 
     async def ask(self, request_id: str, session_id: str = "ses_1") -> asyncio.Task[str]:

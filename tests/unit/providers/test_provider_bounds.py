@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from fake_provider import WIRES, FakeServer, Reply, answer, ask, called, events_of, failure_of, finish, said, sse, user
@@ -11,7 +11,6 @@ from fake_provider import adapter as make
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
 from app.providers import answers, base, registry, transform
-from app.users.accounts import Budgets
 from app.util import bounds
 from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, body_of, whole_events
 
@@ -168,7 +167,7 @@ class Unlimited:
 
 async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
     endless, budgets = Endless(), Unlimited()
-    stream = registry.metered(endless.stream, "anna", cast(Budgets, budgets), ask())
+    stream = registry.metered(endless.stream, "anna", budgets, ask())
     for _ in range(3):
         await anext(stream)
     await stream.aclose()

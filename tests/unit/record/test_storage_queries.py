@@ -117,7 +117,7 @@ async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: 
 
 async def test_the_newest_events_are_kept_though_the_clock_was_put_back(storage: Storage) -> None:
     for hour in (9, 8):
-        clock.set_source(lambda hour=hour: hour * 3600.0)  # type: ignore[misc]
+        clock.set_source(lambda hour=hour: hour * 3600.0)
         await storage.writer.commit(writing(events=[event("x") for _ in range(10)]))
     clock.set_source()
     [size] = set(await asked(storage, lambda connection: connection.execute(select(EVENT.c.bytes)).scalars().all()))

@@ -152,5 +152,5 @@ def test_what_is_reverted_is_not_shown(revert: Revert | None, parts: list[list[s
     ],
 )
 def test_what_configuration_and_flags_say(config: dict[str, str], flags: dict[str, bool], may: bool, by_itself: bool) -> None:
-    given = Config.model_validate(config), Flags(**flags)  # type: ignore[arg-type]
+    given = Config.model_validate(config), Flags(**flags)
     assert (may_share(*given), shares_automatically(*given)) == (may, by_itself)

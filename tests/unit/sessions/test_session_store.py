@@ -57,7 +57,7 @@ async def test_each_event_of_a_session_shows_what_its_own_change_has_stored(sess
     for title, cost in (("First", 0.25), ("Second", 0.5)):
         sessions.store.post("ses_1", DIRECTORY, partial(rename, title))
         added = Sums.of(cost, Tokens())
-        stored = sessions.store.post("ses_1", DIRECTORY, lambda tx, added=added: tx.add_to_sums(added))  # type: ignore[misc]
+        stored = sessions.store.post("ses_1", DIRECTORY, lambda tx, added=added: tx.add_to_sums(added))
     sessions.database.gate.set()
     await stored
     shown = [(info["title"], info.get("cost", 0)) for info in (told["info"] for told in sessions.announced_of("session.updated"))]

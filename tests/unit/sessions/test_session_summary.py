@@ -84,7 +84,7 @@ async def test_a_prompt_has_its_diff_though_the_session_s_first_snapshot_is_gone
     """It was deleted after a week, or is that of the machine from which the session was imported."""
 
     class Kept(Trees):
-        async def diff_full(self, a: str, b: str) -> list[FileDiff] | None:  # type: ignore[override]
+        async def diff_full(self, a: str, b: str) -> list[FileDiff] | None:
             return None if a == "T0" else await super().diff_full(a, b)
 
     trees = Kept(["b"])

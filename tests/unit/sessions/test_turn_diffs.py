@@ -1,6 +1,5 @@
 import asyncio
 import json
-from typing import Any, cast
 
 import pytest
 from conversation import assistant, text, user
@@ -25,7 +24,7 @@ class FakeSummaries:
         self.gate = asyncio.Event()
         if not waits:
             self.gate.set()
-        self.diffs = TurnDiffs(cast(Any, self), SessionTasks(), cast(Any, None), None, "ses_1")
+        self.diffs = TurnDiffs(self, SessionTasks(), None, None, "ses_1")
 
     async def update(self, _location: object, _trees: object, _session_id: str, prompt_id: str) -> int:
         self.running += 1
@@ -51,7 +50,7 @@ class FakeSummaries:
 
     async def finished(self) -> list[str]:
         async with asyncio.timeout(60):
-            await cast("asyncio.Task[None]", self.diffs.finish())
+            await self.diffs.finish()
         return self.prompts
 
 

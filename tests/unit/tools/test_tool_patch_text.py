@@ -11,7 +11,6 @@ def envelope(*lines: str) -> str:
 
 def updated(content: str, *lines: str) -> str:
     [change] = parse(envelope("*** Update File: f", *lines))
-    assert isinstance(change, UpdateFile)
     return apply_chunks(content, change.chunks, "f")
 
 

@@ -35,7 +35,7 @@ MANUAL, AUTO = user(compaction(auto=False)), user(compaction(auto=True))
 SUMMARY = assistant(MANUAL, text(), summary=True, agent="compaction")
 UNSUMMARISED = assistant(MANUAL, finish=None, error=FAILURE, summary=True)
 OPEN = assistant(FIRST, tool(running()), finish=None)
-OPEN.info.time.completed = None  # type: ignore[union-attr]
+OPEN.info.time.completed = None
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_prompts_with_a_final_answer_have_no_deadline_any_more(finish: str, dead
     [(pending(), ({}, None)), (running(metadata={"sessionId": "ses_2"}), ({"path": "a"}, {"sessionId": "ses_2"}))],
 )
 def test_a_call_that_was_cut_off_ends_as_interrupted_with_what_it_had_shown(state: object, kept: tuple[object, ...]) -> None:
-    part = interrupted_part(tool(state))  # type: ignore[arg-type]
+    part = interrupted_part(tool(state))
     assert isinstance(part, ToolPart) and isinstance(part.state, Failed) and part.state.error == INTERRUPTED
     assert (part.state.input, part.state.metadata) == kept
     assert part.state.time.start <= part.state.time.end and (part.state.time.start == 1 or state == pending())
@@ -55,7 +55,7 @@ def test_a_call_that_was_cut_off_ends_as_interrupted_with_what_it_had_shown(stat
 
 def test_a_text_that_was_cut_off_gets_an_end() -> None:
     part = interrupted_part(text("half", time=Span(start=1)))
-    assert part is not None and part.time.end is not None  # type: ignore[union-attr]
+    assert part is not None and part.time.end is not None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from own_announcements import announcing_to
+from own_announcements import OwnAnnouncements
 
 from app.project.config.flags import Flags
 from app.project.sandbox.sandbox import OFF
@@ -130,7 +130,7 @@ def test_a_configured_program_is_not_the_projects_and_gets_what_is_configured(tm
     kind = kinds({"eslint": {"command": ["eslint-server", "--x"]}})["eslint"]
     assert kind.command(tmp_path, tmp_path, path) == [f"{path}/eslint-server", "--x"]
     assert kind.command(tmp_path, tmp_path, "") == ["eslint-server", "--x"]
-    assert kind.initialization(tmp_path, tmp_path)["validate"] == "on"  # type: ignore[index]
+    assert kind.initialization(tmp_path, tmp_path)["validate"] == "on"
     own = kinds({"eslint": {"command": ["./node_modules/.bin/eslint-server"], "initialization": {"a": 1}}})["eslint"]
     assert own.command(tmp_path, tmp_path, "") == [str(tmp_path / "node_modules/.bin/eslint-server")]
     assert own.initialization(tmp_path, tmp_path) == {"a": 1}
@@ -147,7 +147,7 @@ def test_a_well_known_program_is_the_projects_before_any_other(tmp_path: Path) -
 async def test_a_server_that_was_not_found_is_looked_for_every_ten_seconds(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, announcing_to().announce)
+    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, OwnAnnouncements().announce)
     servers = LanguageServers(SandboxWorkspace(project, Path("/")), settings, None)
     servers.start()
     for seconds in (100.0, 111.0):
@@ -163,7 +163,7 @@ async def test_a_server_that_was_not_found_is_looked_for_every_ten_seconds(
 
 async def test_who_waits_for_a_server_s_first_start_may_be_cancelled(project: Path) -> None:
     program(project.parent / "bin" / "gopls")
-    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, announcing_to().announce)
+    settings = LspSettings({"PATH": f"{project.parent / 'bin'}"}, OFF, OwnAnnouncements().announce)
     servers = LanguageServers(SandboxWorkspace(project, Path("/")), settings, None)
     servers.start()
     _, (server,) = await servers.serving(project / "a.go")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from own_announcements import announcing_to
+from own_announcements import OwnAnnouncements
 
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import SandboxWorkspace
@@ -25,9 +25,9 @@ class CountedProviders(Providers):
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Resources, CountedProviders, TaskSet]:
     providers, closing = CountedProviders(), TaskSet()
-    settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
+    settings = McpSettings({}, OFF, CredentialStore(tmp_path), OwnAnnouncements())
     workspace = SandboxWorkspace(tmp_path, tmp_path)
-    servers = LanguageServers(workspace, LspSettings({}, OFF, announcing_to().announce), config=False)
+    servers = LanguageServers(workspace, LspSettings({}, OFF, OwnAnnouncements().announce), config=False)
     return Resources(providers, McpServers(workspace, settings), servers, closing), providers, closing
 
 

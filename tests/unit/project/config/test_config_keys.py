@@ -39,7 +39,7 @@ HOME = Path("/home/me")
 
 
 def rows(permission: object) -> list[tuple[str, str, str]]:
-    return [(rule.permission, rule.pattern, rule.action) for rule in ruleset(permission, HOME)]  # type: ignore[arg-type]
+    return [(rule.permission, rule.pattern, rule.action) for rule in ruleset(permission, HOME)]
 
 
 def test_a_word_is_a_rule_for_everything_and_rules_stand_in_the_order_written() -> None:

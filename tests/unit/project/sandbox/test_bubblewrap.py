@@ -17,7 +17,7 @@ PLACES = {"home": HOME, "data_dir": HOME / "data", "outputs": HOME / "data/tool-
 SYSTEM = {"system": (Path("/usr"), Path("/etc")), "links": ((Path("/bin"), "usr/bin"),)}
 MASKS = (Mask(Path("/etc/shadow"), False), Mask(HOME / "data", True), Mask(Path("/srv/others"), True))
 LIMITS: dict[str, Any] = {"is_root": False, "user_namespace": False, "memory_kilobytes": 1000, "processes": 50}
-MACHINE = MachineFacts(**PROGRAMS, **PLACES, **SYSTEM, **LIMITS, masks=MASKS)  # type: ignore[arg-type]
+MACHINE = MachineFacts(**PROGRAMS, **PLACES, **SYSTEM, **LIMITS, masks=MASKS)
 PRIVATE = Path("/home/u/data/sandbox/p")
 SCOPE = SandboxScope(Path("/home/u/p/src"), Path("/home/u/p"), (Path("/home/u/p"),), (), (), (), network=True, private=PRIVATE)
 

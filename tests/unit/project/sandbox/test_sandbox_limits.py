@@ -54,7 +54,7 @@ def run(base: Path, command: str) -> subprocess.CompletedProcess[str]:
         os.chown(path, NOBODY, NOBODY)
     user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root else {}
     argv = [*arguments(machine, scope), "/bin/bash", "-c", command]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd="/", env={"PATH": "/usr/bin:/bin"}, **user)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd="/", env={"PATH": "/usr/bin:/bin"}, **user)
 
 
 def test_a_fork_bomb_ends_and_memory_without_end_is_refused(base: Path) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flood import Chunks, Flood, flooding, repeated
 from mcp_servers import over_http, plain, running, visit
-from own_announcements import announcing_to
+from own_announcements import OwnAnnouncements
 from pydantic import TypeAdapter
 
 from app.project.sandbox.sandbox import OFF
@@ -52,7 +52,7 @@ class Directory:
         self.changed: list[str] = []
         self._news = asyncio.Event()
         environment = {"PATH": os.environ["PATH"], "SHARED": "1"}
-        settings = McpSettings(environment, OFF, CredentialStore(path / "data"), announcing_to(self._heard))
+        settings = McpSettings(environment, OFF, CredentialStore(path / "data"), OwnAnnouncements(self._heard))
         self.servers = McpServers(SandboxWorkspace(path, path), settings)
 
     def configure(self, **configured: dict[str, Any]) -> McpServers:
@@ -240,7 +240,7 @@ async def test_a_disconnected_server_ends_though_the_choice_cannot_be_stored(
 
 async def test_only_what_changed_in_the_configuration_is_connected_anew(directory: Directory) -> None:
     servers = directory.configure(kept=plain(), changed=plain(), gone=plain())
-    await servers.add("added", CONFIG.validate_python(plain()))  # type: ignore[arg-type]
+    await servers.add("added", CONFIG.validate_python(plain()))
     before = {server.name: server.connection for server in servers}
     servers = directory.configure(kept=plain(), changed=plain("no-tools"), new=plain(), switch={"enabled": True})
     assert set(await servers.statuses()) == {"kept", "added", "changed", "new"}

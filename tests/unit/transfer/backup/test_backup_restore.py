@@ -230,7 +230,7 @@ def test_a_manifest_that_this_version_cannot_work_with_is_refused(
     content = json.dumps({**sound, **manifest}).encode() if isinstance(manifest, dict) else manifest
     members = [] if content is None else [(tarfile.TarInfo(MANIFEST), content)]
     use(elsewhere, monkeypatch)
-    assert message in refused("restore", archive_of(tmp_path / "backup.tar.gz", *members))  # type: ignore[arg-type]
+    assert message in refused("restore", archive_of(tmp_path / "backup.tar.gz", *members))
     assert list(elsewhere.iterdir()) == []
 
 

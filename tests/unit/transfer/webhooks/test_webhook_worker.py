@@ -134,7 +134,7 @@ async def test_events_that_are_gone_from_the_journal_are_told_of(desk: WebhookDe
 
 async def test_the_journal_keeps_what_a_webhook_is_still_to_be_sent(desk: WebhookDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.sessions.replay.KEEP_EVENTS", 3)
-    replay = Replay(desk.database, None, MemoryBus(), 10**9)  # type: ignore[arg-type]
+    replay = Replay(desk.database, None, MemoryBus(), 10**9)
     await desk.announce(*map(str, range(10)))
     await desk.add(cursor=4)
     await replay.trim()
@@ -284,7 +284,7 @@ class Fleet:
         dispatcher = WebhookDispatcher(
             self.desk.database,
             MemoryBus(),
-            self,  # type: ignore[arg-type]
+            self,
             name,
             lambda row: self.desk.worker(row, sender),
             is_shared=True,

@@ -69,7 +69,7 @@ def test_what_a_provider_marked_goes_back_to_the_same_model_only(to: str, is_sam
     mark = {"acme": {"signature": "s"}}
     said = talk.reasoning("hm", metadata=mark), text("yes", metadata=mark), tool(call_id="a", metadata=mark)
     answer, _ = sent(assistant("msg_0", *said), to=to)
-    assert [block.metadata for block in answer.content] == [mark if is_same else None] * 3  # type: ignore[union-attr]
+    assert [block.metadata for block in answer.content] == [mark if is_same else None] * 3
     assert answer.content[0] == base.ReasoningBlock("hm", mark if is_same else None)
 
 

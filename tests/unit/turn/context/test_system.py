@@ -24,7 +24,7 @@ from app.workspace.agents import prompt_text
 def test_the_first_text_is_the_same_every_turn_and_the_second_holds_what_changes(
     prompt: str | None, context: list[str], added: str | None, texts: tuple[str, ...]
 ) -> None:
-    assert assemble(agent(prompt=prompt), model(), context, user(system=added).info) == texts  # type: ignore[arg-type]
+    assert assemble(agent(prompt=prompt), model(), context, user(system=added).info) == texts
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_first_text_is_the_same_every_turn_and_the_second_holds_what_changes
     ],
 )
 def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt: str) -> None:
-    assert assemble(agent(), model(api_id=api_id), [], user().info) == (prompt_text(prompt),)  # type: ignore[arg-type]
+    assert assemble(agent(), model(api_id=api_id), [], user().info) == (prompt_text(prompt),)
 
 
 @pytest.mark.parametrize(("is_git", "said"), [(True, "yes"), (False, "no")])

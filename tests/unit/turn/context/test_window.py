@@ -10,7 +10,7 @@ from app.project.config.flags import Flags
 from app.providers.base import ModelRequest, ToolSpec
 from app.providers.estimate import FILE_TOKENS, estimate, estimate_messages, estimate_request
 from app.schema.config import Config
-from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.message import MessageWithParts
 from app.schema.model import ModelLimit
 from app.schema.part import CacheTokens, Tokens
 from app.turn.compaction import MINIMUM_TOKENS, PROTECTED_TOKENS, prunable_calls, prune_limits
@@ -62,7 +62,6 @@ def test_all_that_was_sent_and_answered_counts_whichever_part_a_cache_had_or_too
 def test_a_count_wins_over_an_estimate() -> None:
     history = [user(text("x" * 4_000)), assistant("msg_0", text("y" * 400))]
     answer = history[1].info
-    assert isinstance(answer, AssistantMessage)
     assert window.used_tokens(answer, history, model()) == 1_100
     answer.tokens = Tokens(input=7, output=1)
     assert window.used_tokens(answer, history, model()) == 8

@@ -2,7 +2,7 @@
 
 import base64
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -71,13 +71,13 @@ async def test_a_prompt_that_leaves_the_queue_on_another_server_is_waited_for() 
     other = SimpleNamespace(
         leases=leases, get=lambda _: live, is_running=lambda _: False, session_json=returns, query=lambda *_: returns(value=[])
     )
-    await PromptQueue(*cast(Any, [other] * 5), most=1).all_answered("ses_1")
+    await PromptQueue(*[other] * 5, most=1).all_answered("ses_1")
     assert held == [], "it looked again when the lease was free"
 
 
 async def test_what_is_not_the_users_stays_closed() -> None:
     instance = SimpleNamespace(hides=lambda path: not path.startswith("/srv/mine"))
-    host = _ShellHost(*cast(Any, (instance, None, None)))
+    host = _ShellHost(instance, None, None)
     await host.require_permission(ToolPermission("bash", ["cat /etc/hosts"], []))
     await host.require_permission(ToolPermission("external_directory", ["/srv/mine/file"], []))
     with pytest.raises(ToolError, match="outside the directories"):

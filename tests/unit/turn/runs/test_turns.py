@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from session_parts import Sessions, user
@@ -47,7 +47,7 @@ class Running(Turns):
         self.sessions = sessions
         self.leases = Leases(sessions.database, sessions.storage.writer)
         self.sessions_at_work = LiveSessions(sessions.store, self.leases)
-        super().__init__(cast(Any, SimpleNamespace(store=sessions.store)), cast(Any, None), self.sessions_at_work, 100)
+        super().__init__(SimpleNamespace(store=sessions.store), None, self.sessions_at_work, 100)
         self.made = asyncio.Semaphore(0)
         self.begun: list[WaitingTurn] = []
         self.instance = self.new_instance()
@@ -260,7 +260,7 @@ async def test_a_prompt_that_another_server_has_accepted_is_left_to_it_when_this
         stopping.set()
         return set_idle(*args, **kwargs)
 
-    running.live.set_idle = stop_meanwhile  # type: ignore[method-assign]
+    running.live.set_idle = stop_meanwhile
     turn.may_end.set()
     await stopping.wait()
     await running.sessions_at_work.close()
