@@ -1,9 +1,8 @@
 """HEAD, over the real HTTP server, which holds the length that an answer names against its body."""
 
-import asyncio
-
 import pytest
 from over_sockets import clients
+from polling import until
 from running_app import RunningApp
 
 
@@ -24,9 +23,7 @@ async def test_the_head_of_a_stream_ends_at_once(app: RunningApp) -> None:
         for path in ("/event", "/global/event"):
             head = await client.request("HEAD", path, timeout=5)
             assert head.status_code == 200 and head.headers["content-type"].startswith("text/event-stream"), path
-        async with asyncio.timeout(5):
-            while app.services.bus.listeners() > before:
-                await asyncio.sleep(0.01)
+        await until(lambda: app.services.bus.listeners() <= before, seconds=5)
 
 
 @pytest.mark.usefixtures("password")

@@ -8,6 +8,7 @@ from typing import Any
 import acp
 import pytest
 from acp_editor import FORMS, READS, Desk, are_gone, children_of
+from polling import until
 from shell_commands import Shell
 from turns import bash, call, say, task
 
@@ -221,8 +222,7 @@ async def test_a_cancel_right_behind_the_prompt_holds(desk: Desk) -> None:
 async def test_a_cancelled_request_is_a_cancelled_turn(desk: Desk) -> None:
     async with desk.raw_editor() as editor:
         session_id = await editor.prompt("run touch begun; sleep 600")
-        while not (desk.directory / "begun").exists():
-            await asyncio.sleep(0.05)
+        await until((desk.directory / "begun").exists)
         for params in ({"requestId": 99}, {"requestId": [3]}, {}, [3], {"requestId": 3}):
             await editor.send(json.dumps({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params}).encode())
         assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"

@@ -21,6 +21,7 @@ from launcher import opensession
 from long_form import LONG
 from model_server import ModelServer, Pause, Reasoning, model_server
 from opencode_program import OFFLINE, installed, offline_home
+from polling import until
 from running_server import new_workspace
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
@@ -128,9 +129,7 @@ async def question(side: Side) -> Facts:
 async def cancelled(side: Side) -> Facts:
     side.model.play(["I begin.", PAUSE, ("bash", {"command": "touch begun; sleep 600", "description": "Sleeps"})])
     prompt = side.editor.begin("Go")
-    async with asyncio.timeout(SECONDS):
-        while not (side.workspace / "begun").exists():
-            await asyncio.sleep(0.05)
+    await until((side.workspace / "begun").exists)
     await side.editor.agent.cancel(session_id=side.editor.session)
     return side.facts(await prompt)
 

@@ -13,6 +13,7 @@ import pytest
 from acp_editor import READS, Desk, are_gone, children_of
 from forked import PROGRAM
 from long_form import LONG
+from polling import until
 from real_server import RealServer, real_server
 
 
@@ -151,8 +152,7 @@ async def test_an_editor_that_goes_leaves_no_process_and_loses_nothing(desk: Des
     said = f"run touch begun; {prints}; sleep 600"
     async with desk.raw_editor() as editor:
         session_id = await editor.prompt(said)
-        while not (desk.directory / "begun").exists():
-            await asyncio.sleep(0.05)
+        await until((desk.directory / "begun").exists)
         below = children_of(editor.process.pid)
         assert below
         if how in ("closed", "killed"):
@@ -183,8 +183,7 @@ async def test_an_editor_that_goes_while_it_is_asked(desk: Desk) -> None:
 async def test_an_editor_that_goes_while_a_turn_runs_and_a_session_is_made(desk: Desk) -> None:
     async with desk.raw_editor() as editor:
         await editor.prompt("run touch begun; sleep 600")
-        while not (desk.directory / "begun").exists():
-            await asyncio.sleep(0.05)
+        await until((desk.directory / "begun").exists)
         await editor.call("session/new", 4, cwd=str(desk.directory), mcpServers=[])
         editor.hang_up()
         assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"
@@ -249,11 +248,9 @@ async def test_an_attached_servers_turn_goes_on_without_the_editor(desk: Desk, f
         editor.process.send_signal(signal.SIGTERM)
         await editor.ended()
     async with asyncio.timeout(60):
-        while not fifo.exists():
-            await asyncio.sleep(0.1)
+        await until(fifo.exists)
         await asyncio.to_thread(fifo.write_text, "go on\n")
-        while not (far.workspace / "late.txt").exists():
-            await asyncio.sleep(0.1)
+        await until((far.workspace / "late.txt").exists)
 
 
 @pytest.mark.parametrize(

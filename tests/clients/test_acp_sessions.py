@@ -11,6 +11,7 @@ import pytest
 from acp import schema
 from acp_editor import SECONDS, Desk, Editor
 from mcp_servers import plain
+from polling import until
 from running_server import RunningServer, serving_here
 from turns import call, say, task
 
@@ -91,8 +92,7 @@ async def test_sessions_are_listed_forked_resumed_and_closed(desk: Desk) -> None
 async def test_a_session_is_deleted_whether_it_is_open_or_gone(desk: Desk) -> None:
     async with desk.raw_editor() as editor:
         session_id = await editor.prompt("run touch begun; sleep 600")
-        while not (desk.directory / "begun").exists():
-            await asyncio.sleep(0.05)
+        await until((desk.directory / "begun").exists)
         await editor.call("session/delete", 4, sessionId=session_id)
         assert (await editor.answer_to(3))["result"]["stopReason"] == "cancelled"
         assert (await editor.answer_to(4))["result"] == {}
@@ -201,9 +201,7 @@ async def test_an_mcp_server_that_fails_does_not_keep_a_session_away(desk: Desk)
     async with desk.editor() as editor:
         await editor.new(desk.directory, schema.McpServerStdio(name="broken", command="/no/such/program", args=[], env=[]))
         assert await editor.say("long 1") == "end_turn"
-        async with asyncio.timeout(SECONDS):
-            while "broken" not in desk.log():
-                await asyncio.sleep(0.1)
+        await until(lambda: "broken" in desk.log())
 
 
 async def test_an_mcp_server_that_cannot_be_given_makes_no_session_and_leaves_the_open_one(desk: Desk) -> None:

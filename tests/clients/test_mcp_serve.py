@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from launcher import opensession
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
+from polling import until
 from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving_here, this_checkout
 
 from app.api.mcp_server.server import MAX_LINE_CHARACTERS
@@ -196,12 +197,6 @@ async def test_it_ends_with_its_client_and_leaves_nothing(
             process.send_signal(end)
         await asyncio.to_thread(process.wait, SECONDS)
         await until(lambda: are_gone(below))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def test_what_is_no_message_harms_nothing(program: StdioServerParameters) -> None:

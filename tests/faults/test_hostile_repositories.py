@@ -16,6 +16,7 @@ from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import LEADING_OUT, RUNNING, configure, flipping, put_away
 from long_form import LONG
+from polling import until
 from running_app import text_part
 from sandboxed import needs_sandbox
 from user_logins import user
@@ -207,9 +208,7 @@ async def made(ground: Ground, repo: Path) -> Path:
 
 
 async def filled(directory: Path) -> None:
-    async with asyncio.timeout(60):
-        while not (directory / ".ready").exists():
-            await asyncio.sleep(0.01)
+    await until((directory / ".ready").exists)
 
 
 async def used(ground: Ground, repo: Path, worktree: Path) -> None:

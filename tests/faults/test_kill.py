@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 from at_terminal import at_terminal
 from figures import Figure
-from killable import PATIENCE, Client, Servers
+from killable import Client, Servers
 from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
 from postgres import PostgresServer, migrated
@@ -125,9 +125,7 @@ class Crowd:
 async def work_until_killed(client: Client, seed: int, known: Acknowledged) -> None:
     crowd = [asyncio.create_task(Crowd(client, seed * 10 + number, known).work()) for number in range(4)]
     await asyncio.sleep(random.Random(seed).uniform(0.2, 1.2))
-    async with asyncio.timeout(PATIENCE):
-        while not known.is_enough:
-            await asyncio.sleep(0.01)
+    await until(lambda: known.is_enough)
     for task in crowd:
         task.cancel()
     for outcome in await asyncio.gather(*crowd, return_exceptions=True):
@@ -427,9 +425,7 @@ async def test_a_killed_server_loses_no_event_of_a_webhook(tmp_path: Path, figur
         receiver.status = lambda received: 204
         async with servers.start() as client:
             await client.idle()
-            async with asyncio.timeout(PATIENCE):
-                while len(first_seen(list(receiver.received))) < len(journal(servers.data)):
-                    await asyncio.sleep(0.1)
+            await until(lambda: len(first_seen(list(receiver.received))) >= len(journal(servers.data)))
         assert [(body["type"], body["data"]) for body in first_seen(receiver.received)] == journal(servers.data)
         assert receiver.unverified == []
         total, different = len(receiver.received), len(first_seen(receiver.received))

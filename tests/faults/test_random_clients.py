@@ -22,6 +22,7 @@ import pytest
 from event_fold import EventFold, KnownSession, folding
 from figures import Figure
 from long_form import LONG, SLACK
+from polling import until
 from random_clients import ClientLog, RandomClients
 from running_server import ROOT, RunningServer, free_port, serving, serving_again, this_checkout
 
@@ -137,9 +138,7 @@ async def asked(http: httpx2.AsyncClient) -> list[dict[str, Any]]:
 
 
 async def ended(fold: EventFold) -> None:
-    async with asyncio.timeout(20):
-        while not any(session.info["title"] == THE_END for session in fold.sessions.values()):
-            await asyncio.sleep(0.02)
+    await until(lambda: any(session.info["title"] == THE_END for session in fold.sessions.values()))
 
 
 async def read(http: httpx2.AsyncClient, session: str) -> Read:

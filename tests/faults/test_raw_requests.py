@@ -11,6 +11,7 @@ import psutil
 import pytest
 from long_form import LONG
 from over_sockets import listening
+from polling import until
 from real_server import MIB, RealServer, forget_peak, peak_memory, real_server
 from running_app import RunningApp, running_app
 
@@ -146,9 +147,7 @@ async def test_mangled_requests(server: RealServer, figure: Any) -> None:
 
 async def until_closed(server: RealServer, opened: int) -> None:
     """The database and the directories' instances may hold a few more than before."""
-    async with asyncio.timeout(20):
-        while server.descriptors > opened + 20:
-            await asyncio.sleep(0.05)
+    await until(lambda: server.descriptors <= opened + 20)
 
 
 async def test_no_way_out_of_the_directory(server: RealServer, figure: Any) -> None:
@@ -241,8 +240,6 @@ async def broken_off(port: int, session_id: str, count: int) -> None:
 
 async def open_resources(app: RunningApp) -> tuple[int, int]:
     """(tasks, open files) when nothing is under way any more."""
-    async with asyncio.timeout(30):
-        while app.services.bus.listeners() or app.services.live.directories():
-            await asyncio.sleep(0.02)
+    await until(lambda: not (app.services.bus.listeners() or app.services.live.directories()))
     await asyncio.sleep(0.3)
     return len(asyncio.all_tasks()), psutil.Process().num_fds()

@@ -19,6 +19,7 @@ from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import flipping
 from long_form import LONG
+from polling import until
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from user_logins import add_user, user
@@ -275,9 +276,7 @@ async def test_the_start_command_of_a_worktree_reaches_no_root_of_others(tmp_pat
         status, text = await ground.ask("POST", ground.repository(), "/experimental/worktree", wanted)
         assert status == 200, text
         worktree = Path(json.loads(text)["directory"])
-        async with asyncio.timeout(60):
-            while not (worktree / "ended").exists():
-                await asyncio.sleep(0.02)
+        await until((worktree / "ended").exists)
         assert "No such file" in (seen := (worktree / "seen").read_text()) and leaks(seen) == [] and "\nf.txt" not in seen
 
 

@@ -20,10 +20,11 @@ from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
 from mcp_servers import over_http, plain, visit
+from polling import until
 from prompted_model import play
-from replica_turns import asked, eventually, idle_everywhere, let_go, messages, new_session, ran, request, tool_running, waits
+from replica_turns import asked, idle_everywhere, let_go, messages, new_session, ran, request, tool_running, waits
 from replicas import Replicas
-from turns import assert_finished, bash, call, say, task, texts, tools, until
+from turns import assert_finished, bash, call, say, task, texts, tools
 
 from app.sessions.lease import DEAD_AFTER_MS
 
@@ -245,7 +246,7 @@ async def test_an_abort_on_another_replica_ends_the_turn(
     found = await messages(c, session)
     assert_finished(found)
     assert found[-1]["info"]["error"]["name"] == "MessageAbortedError"
-    await eventually(lambda: not replicas.left_running(), 5)
+    await until(lambda: not replicas.left_running(), seconds=5)
     assert took < ABORTED_WITHIN
     figure(f"idle {took:.2f} s after the request")
 
@@ -353,11 +354,11 @@ async def test_a_session_with_a_subagent_is_deleted_with_what_is_below_it(replic
     a, b, c = clients
     session = await new_session(a)
     await a.prompt(session, play([task(play([bash(waits("below"))]))]), "prompt_async")
-    await eventually(lambda: ran(replicas, "below"))
+    await until(lambda: ran(replicas, "below"))
     (child,) = await c.get(f"/session/{session}/children")
     assert set(await b.get("/session/status")) == {session, child["id"]}
     assert await b.delete(f"/session/{session}")
-    await eventually(lambda: not replicas.left_running(), 5)
+    await until(lambda: not replicas.left_running(), seconds=5)
     for client in clients:
         assert [await request(client, "GET", f"/session/{one}") for one in (session, child["id"])] == [404, 404]
 
@@ -368,7 +369,7 @@ async def test_a_session_with_a_queue_on_one_replica_is_deleted_on_another(repli
     session = await new_session(a)
     for number in range(3):
         await a.prompt(session, play([bash(waits(f"queued-{number}"))]), "prompt_async", whenBusy="queue")
-    await eventually(lambda: ran(replicas, "queued-0"))
+    await until(lambda: ran(replicas, "queued-0"))
     async with asyncio.timeout(10 * SLACK):
         assert await b.delete(f"/session/{session}")
     assert await request(a, "GET", f"/session/{session}") == 404
@@ -394,7 +395,7 @@ async def test_a_shell_line_of_one_replica_is_aborted_on_another(replicas: Repli
     session = await new_session(a)
     line = {"agent": "build", "command": waits("line")}
     running = asyncio.create_task(a.post(f"/session/{session}/shell", line))
-    await eventually(lambda: ran(replicas, "line"))
+    await until(lambda: ran(replicas, "line"))
     assert await request(c, "POST", f"/session/{session}/shell", line) == 409
     assert await b.post(f"/session/{session}/abort") is True
     assert await running and ran(replicas, "line") == 1
@@ -469,11 +470,11 @@ async def test_a_replica_that_starts_ends_what_it_left_and_nothing_of_others(rep
     async with tool_running(replicas, a, "others"):
         own = await new_session(c)
         await c.prompt(own, play([bash(waits("left"))]), "prompt_async")
-        await eventually(lambda: ran(replicas, "left"))
+        await until(lambda: ran(replicas, "left"))
         others = {process for process in replicas.left_running() if b"echo others" in _command(process)}
         replicas.all[2].kill()
         await asyncio.to_thread(replicas.all[2].start)
-        await eventually(lambda: not [process for process in replicas.left_running() if b"echo left" in _command(process)])
+        await until(lambda: not [process for process in replicas.left_running() if b"echo left" in _command(process)])
         assert others and others <= set(replicas.left_running())
     await _mcp_is(clients, {"plain": {"status": "disabled"}})
     await b.post("/instance/dispose")

@@ -10,8 +10,9 @@ from figures import Figure
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
+from polling import until
 from prompted_model import play
-from replica_turns import eventually, messages, new_session, request, streaming
+from replica_turns import messages, new_session, request, streaming
 from replicas import Replicas
 from turns import bash, say, texts
 
@@ -49,7 +50,7 @@ async def test_deltas_are_heard_on_all_replicas(replicas: Replicas, clients: lis
         answer = await clients[0].prompt(session, play([say(text, chunks=40, delay=0.05)]))
         took = time.monotonic() - began
         (part,) = [part["id"] for part in answer["parts"] if part["type"] == "text"]
-        await eventually(lambda: all(follower.texts.get(part) == text for follower in followers), 5)
+        await until(lambda: all(follower.texts.get(part) == text for follower in followers), seconds=5)
         first = [follower.first_texts[part] - began for follower in followers]
     late = [one - min(first) for one in first]
     figure(f"an answer of {took:.1f} s: its first text heard at most {max(late) * 1000:.0f} ms later by another's client")
@@ -65,7 +66,7 @@ async def test_commits_are_heard_by_clients_of_other_replicas_at_once(
             await clients[0].http.patch(f"/session/{session}", json={"title": str(number)})
             acknowledged = time.monotonic()
             upto = replicas.head()
-            await eventually(lambda upto=upto: all(follower.cursor >= upto for follower in followers), 10)
+            await until(lambda upto=upto: all(follower.cursor >= upto for follower in followers), seconds=10)
             times = [next(one.at for one in follower.events if one.id == upto) for follower in followers]
             late.append(max(times) - acknowledged)
     p95 = quantiles(late, n=20)[-1]
@@ -148,7 +149,7 @@ async def test_all_replicas_tell_the_same_events_with_the_same_numbers(replicas:
     await a.post(f"/api/session/{session}/prompt", {"prompt": {"text": play([bash("echo hi")])}})
     await c.post(f"/api/session/{session}/wait")
     whole, *others = [(await client.get(f"/api/session/{session}/history"))["data"] for client in (c, a, b)]
-    await eventually(lambda: len(heard) >= len(whole))
+    await until(lambda: len(heard) >= len(whole))
     listening.cancel()
     assert heard == whole and others == [whole] * 2
     assert whole[-1]["type"] == "session.next.step.ended"

@@ -16,9 +16,10 @@ from follower import Follower
 from journal_checks import not_heard
 from killable import PATIENCE, Client
 from long_form import LONG, SLACK
+from polling import until
 from prompted_model import play
 from redis_server import RedisServer
-from replica_turns import eventually, let_go, messages, new_session, request, tool_running
+from replica_turns import let_go, messages, new_session, request, tool_running
 from replicas import Replica, Replicas
 from turns import say
 
@@ -172,7 +173,7 @@ LATE_ROUNDS = 6
 
 
 async def shown(followers: Sequence[Follower], text: str) -> None:
-    await eventually(lambda: all(any(text in each for each in follower.texts.values()) for follower in followers))
+    await until(lambda: all(any(text in each for each in follower.texts.values()) for follower in followers))
 
 
 async def test_text_that_comes_late_is_not_shown_twice(replicas: Replicas, clients: list[Client]) -> None:
@@ -200,16 +201,16 @@ async def test_a_redis_that_answers_nothing_counts_as_away_until_it_answers(
     link = RedisLink(redis.url, "opensession:test", print)
     link.start()
     try:
-        await eventually(lambda: link.is_connected)
+        await until(lambda: link.is_connected)
         await asyncio.sleep(1)
         assert link.is_connected, "though nobody says anything"
         redis.freeze()
         try:
             async with asyncio.timeout(5):
-                await eventually(lambda: not link.is_connected)
+                await until(lambda: not link.is_connected)
         finally:
             redis.wake()
-        await eventually(lambda: link.is_connected)
+        await until(lambda: link.is_connected)
     finally:
         await link.stop()
 
@@ -226,15 +227,15 @@ async def test_an_announcement_that_is_never_answered_does_not_end_them(
         for link in (sender, receiver):
             link.start()
         try:
-            await eventually(lambda: sender.is_connected and receiver.is_connected)
+            await until(lambda: sender.is_connected and receiver.is_connected)
             sender.send([1])
-            await eventually(lambda: received == [[1]])
+            await until(lambda: received == [[1]])
             wire.lose()
             sender.send([2])
-            await eventually(lambda: not sender.is_connected)
-            await eventually(lambda: sender.is_connected)
+            await until(lambda: not sender.is_connected)
+            await until(lambda: sender.is_connected)
             sender.send([3])
-            await eventually(lambda: [3] in received, 5)
+            await until(lambda: [3] in received, seconds=5)
         finally:
             for link in (sender, receiver):
                 await link.stop()
@@ -245,9 +246,9 @@ async def test_what_cannot_be_written_does_not_end_the_announcements(redis: Redi
     sender, receiver = (RedisLink(redis.url, "opensession:test", take) for take in (print, received.append))
     for link in (sender, receiver):
         link.start()
-    await eventually(lambda: sender.is_connected and receiver.is_connected)
+    await until(lambda: sender.is_connected and receiver.is_connected)
     for message in ([0, "/a/\udcff"], [1, "/a"]):
         sender.send(message)
-    await eventually(lambda: received == [[1, "/a"]])
+    await until(lambda: received == [[1, "/a"]])
     for link in (sender, receiver):
         await link.stop()

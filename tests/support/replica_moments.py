@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx2
 from killable import Client
+from polling import until
 from prompted_model import play
 from replica_turns import (
     QUESTION,
     asked,
-    eventually,
     let_go,
     messages,
     new_session,
@@ -261,7 +261,7 @@ class Subagent(Tool):
 
     async def reach(self) -> None:
         await self.prompt(play([task(play([bash(waits(self.key))], [say("In the task.")]))], [say("Done.")]))
-        await eventually(self.times_run)
+        await until(self.times_run)
 
     async def check(self, interrupts: bool) -> None:
         await super().check(interrupts)

@@ -1,7 +1,7 @@
 """Turns on one replica that stay where a test wants them, for the tests that meet them from another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,13 +32,6 @@ async def request(client: Client, method: str, path: str, body: Any = None) -> i
 
 async def wait_until_stored(client: Client, session: str, text: str) -> None:
     await client.condition(f"/session/{session}/message", lambda found: text in str(found[1:]))
-
-
-async def eventually(holds: Callable[[], Any], seconds: float = PATIENCE) -> None:
-    """For what no request tells of."""
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def idle_everywhere(clients: list[Client]) -> None:

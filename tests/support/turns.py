@@ -1,19 +1,16 @@
 """What flows have in common: steps of a scripted model, and how to look at what came of them."""
 
-import asyncio
-import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from polling import until
 from running_app import RunningApp, make_workspace, running_app
 
 from app.providers.base import ModelRequest
 from app.sessions.summary import is_default_title
-
-PATIENCE = 60.0
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 BIG = {"providerID": "acme", "modelID": "big"}
@@ -122,17 +119,6 @@ async def states_after(app: RunningApp, *steps: list[Any], **session: Any) -> li
     created = await app.create_session(**session)
     await app.prompt(created["id"], "Go")
     return await states(app, created["id"])
-
-
-async def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
-    """For what no event tells of. `condition` may ask the server; what it found is returned."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not (found := await asked if inspect.isawaitable(asked := condition()) else asked):
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"{what} did not come true") from None
-    return found
 
 
 async def until_done(app: RunningApp, session_id: str) -> None:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from fastapi import FastAPI
 from over_sockets import listening
+from polling import until
 from running_app import RunningApp
 
 from app import http_server
@@ -64,9 +65,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 
 
 async def is_left(app: RunningApp) -> None:
-    async with asyncio.timeout(60):
-        while app.services.bus.listeners():
-            await asyncio.sleep(0.01)
+    await until(lambda: not app.services.bus.listeners())
 
 
 async def test_addresses_and_headers_that_are_too_long(port: int) -> None:

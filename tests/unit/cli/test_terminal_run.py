@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from polling import until
 
 from app.api.client import PromptOutcome
 from app.cli import prompt_run
@@ -279,8 +280,7 @@ async def test_an_interrupt_before_the_prompt_is_accepted_stops_its_turn() -> No
     running = asyncio.create_task(run.run({"parts": []}))
     await api.prompted.wait()
     os.kill(os.getpid(), signal.SIGINT)
-    while not notes:
-        await asyncio.sleep(0.01)
+    await until(lambda: notes)
     api.released.set()
     assert await asyncio.wait_for(running, 10) == prompt_run.STOPPED and api.accepted
 

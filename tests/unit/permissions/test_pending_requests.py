@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from polling import until
 from postgres import migrated
 from storage_parts import HeldDatabase, Storage, open_storage_at, session_row, writing
 
@@ -186,9 +187,7 @@ async def test_a_withdrawal_that_cannot_be_stored_is_made_up_for(asking: Asking,
         with pytest.raises(RequestNotPending):
             await asking.pending.find(request_id)
     asking.database.full = False
-    async with asyncio.timeout(60):
-        while "withdrawn que_1" not in asking.storage.bus.order:
-            await asyncio.sleep(0.01)
+    await until(lambda: "withdrawn que_1" in asking.storage.bus.order)
     assert await asking.storage.count(PENDING_REQUEST) == 0
 
 

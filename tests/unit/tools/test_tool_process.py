@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from polling import until
 
 from app.project.sandbox.scope import Program
 from app.tools import process
@@ -32,12 +33,6 @@ async def run(tmp_path: Path, script: str, timeout: float = 20) -> tuple[process
     environment = {"PATH": os.environ["PATH"], MARKER: str(tmp_path)}
     program = Program(["/bin/sh", "-c", script], tmp_path, environment)
     return await process.run(program, timeout=timeout, on_output=chunks.append), b"".join(chunks)
-
-
-async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(60):
-        while not path.exists():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +94,7 @@ ESCAPE = "setsid sh -c 'trap \"\" TERM; touch up; sleep 60' & env -i sleep 61 & 
 @pytest.mark.parametrize("script", [f"trap '' TERM; sleep 60 & touch up; {FOREVER}", ESCAPE], ids=["group", "left the group"])
 async def test_an_abort_ends_all_and_passes_on(tmp_path: Path, script: str, aborts: int) -> None:
     task = asyncio.create_task(run(tmp_path, script))
-    await until_exists(tmp_path / "up")
+    await until((tmp_path / "up").exists)
     assert marked(tmp_path)
     begun = time.monotonic()
     for _ in range(aborts):
@@ -108,9 +103,7 @@ async def test_an_abort_ends_all_and_passes_on(tmp_path: Path, script: str, abor
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - begun < 20
-    async with asyncio.timeout(60):
-        while aborts > 1 and marked(tmp_path):
-            await asyncio.sleep(0.02)
+    await until(lambda: not (aborts > 1 and marked(tmp_path)))
     assert marked(tmp_path) == []
 
 

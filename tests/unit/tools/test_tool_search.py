@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 from confined import SECRET, Confined
+from polling import until
 from sandboxed import needs_sandbox
 from search_places import search_place
 from tool_host import FakeHost, MakeContext, run
@@ -245,9 +246,7 @@ class TestRipgrep:
             await search.grep(*looked_through, timeout=0.1)
         assert running_rg() == []
         task = asyncio.create_task(search.grep(*looked_through))
-        async with asyncio.timeout(60):
-            while not running_rg():
-                await asyncio.sleep(0.01)
+        await until(running_rg)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from polling import until
 
 from app.util.shared_threads import WORKING_FOR, Owner, SharedThreads, work_in
 
@@ -128,8 +129,6 @@ async def test_a_failure_leaves_nothing_for_the_garbage_collector() -> None:
         with pytest.raises(ValueError, match="Held"):
             await asyncio.get_running_loop().run_in_executor(threads, fail, held)
         del held
-        async with asyncio.timeout(SOON):
-            while seen() is not None:
-                await asyncio.sleep(0.01)
+        await until(lambda: seen() is None, seconds=SOON)
     finally:
         gc.enable()

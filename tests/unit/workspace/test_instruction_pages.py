@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from flood import bomb, flooding, repeated
+from polling import until
 from web_page import web_page
 
 from app.workspace import instructions
@@ -99,9 +100,7 @@ async def test_a_failure_is_logged_once_and_the_last_text_stays(made: Make, capl
         page.status, page.body = "503 Service Unavailable", "busy"
         for count in range(2, 5):
             assert await text(pages, page.url) == "be kind"
-            async with asyncio.timeout(60):
-                while len(page.statuses) < count:
-                    await asyncio.sleep(0.005)
+            await until(lambda count=count: len(page.statuses) >= count)
         assert sum("503" in record.getMessage() for record in caplog.records) == 1
         page.status = "404 Not Found"
         await until_text(pages, page.url, "")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from bus_parts import named, payloads
+from polling import until
 
 from app.events.bus.base import EventId, PartDelta
 from app.events.bus.frames import (
@@ -49,9 +50,7 @@ async def test_the_first_delta_is_sent_at_once_and_what_comes_fast_is_joined(del
     for number in range(500):
         streaming.gain(f"{number} ")
     assert streaming.texts == ["0 "]
-    async with asyncio.timeout(60):
-        while len(streaming.frames) < 2:
-            await asyncio.sleep(0.002)
+    await until(lambda: len(streaming.frames) >= 2)
     assert "".join(streaming.texts) == streaming.text
 
 

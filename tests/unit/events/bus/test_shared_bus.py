@@ -10,6 +10,7 @@ import orjson
 import pytest
 from bus_parts import heard, named
 from bus_parts import numbered as event
+from polling import until
 
 from app.events.bus.base import Event, PartDelta
 from app.events.bus.listener import Listener
@@ -33,9 +34,7 @@ class Following(OrderedEvents):
         self.lost += 1
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.delivered) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.delivered) >= count)
 
 
 @pytest.fixture
@@ -225,12 +224,10 @@ async def test_a_part_that_cannot_be_rendered_keeps_no_later_one_from_other_serv
     await bus.start()
     try:
         async with asyncio.timeout(10):
-            while not bus.own.listeners():
-                await asyncio.sleep(0.005)
+            await until(bus.own.listeners)
             bus.publish_delta(HEL[0]._replace(render=lambda: "\ud800".encode()))
             bus.publish_delta(HEL[0]._replace(part_id="prt_2"))
-            while len(sent) < 2:
-                await asyncio.sleep(0.005)
+            await until(lambda: len(sent) >= 2)
         assert [(fields["part_id"], part) for _, fields, part, _ in sent] == [("prt_1", None), ("prt_2", HEL[1])]
     finally:
         await bus.stop()

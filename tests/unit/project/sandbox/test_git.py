@@ -1,11 +1,11 @@
 """Git as the server runs it: in the sandbox, and where there is none."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from polling import until
 from sandboxed import needs_sandbox, sandbox_of
 
 from app.project.sandbox.git import NOT_STARTED, TIMED_OUT, TOO_MUCH_OUTPUT, Git, _GitProcess, overrides, safe_environment
@@ -101,9 +101,3 @@ def test_no_program_of_a_repository_is_run() -> None:
 def running(*argv: str) -> bool:
     found = (each.info for each in psutil.process_iter(["cmdline", "status"]))
     return list(argv) in [info["cmdline"] for info in found if info["status"] != psutil.STATUS_ZOMBIE]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confined import SECRET, Confined
+from polling import until
 from sandboxed import needs_sandbox
 
 from app.project.sandbox.machine import SandboxUnusable
@@ -144,9 +145,7 @@ async def test_a_command_may_clean_up_when_it_is_stopped(confined: Confined) -> 
 async def test_an_abort_ends_all_of_it(confined: Confined) -> None:
     script = "trap '' TERM; setsid sleep 3612 & touch up; while :; do sleep 0.05; done"
     running = asyncio.create_task(confined.run(script))
-    async with asyncio.timeout(60):
-        while not (confined.project / "up").exists():
-            await asyncio.sleep(0.01)
+    await until((confined.project / "up").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from polling import until
 from session_parts import Sessions, user
 
 from app.record.engine import StorageError
@@ -177,8 +178,7 @@ async def test_a_prompt_that_comes_while_another_server_s_abort_ends_the_run_is_
     prompt = running.prompt()
     turn = await running.next_turn(may_settle=False)
     aborting = asyncio.create_task(other.request_abort("ses_1"))
-    while not turn.is_aborted:
-        await asyncio.sleep(0.01)
+    await until(lambda: turn.is_aborted)
     later = running.prompt()
     await asyncio.sleep(0.1)
     turn.may_settle.set()
@@ -227,9 +227,7 @@ async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
 
     monkeypatch.setattr(running.leases, "acquire", refused)
     await running.prompt()
-    async with asyncio.timeout(60):
-        while running.live.unstored_end:
-            await asyncio.sleep(0.01)
+    await until(lambda: not running.live.unstored_end)
     assert await running.sessions_at_work.statuses("/w") == {}
     await running.sessions_at_work.close()
 
