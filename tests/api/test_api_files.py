@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 from obstacles import endless_links
 from running_app import RunningApp, make_workspace, running_app
 
@@ -22,12 +23,6 @@ def git(directory: Path, *arguments: str) -> None:
 def commit(directory: Path) -> None:
     git(directory, "add", "-A")
     git(directory, "commit", "-qm", "second")
-
-
-def write(path: Path, text: str | bytes = "x\n") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
 
 
 async def content(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> dict[str, Any]:
@@ -47,7 +42,7 @@ async def found_texts(app: RunningApp, pattern: str) -> list[dict[str, Any]]:
 
 
 async def test_a_text_that_is_found_is_what_ripgrep_reports_up_to_a_bound(app: RunningApp) -> None:
-    write(app.directory / "src/b.txt", "one\ntwo one\n")
+    put_file(app.directory / "src/b.txt", "one\ntwo one\n")
     assert await found_texts(app, "o+ne") == [
         {
             "path": {"text": "src/b.txt"},
@@ -58,19 +53,19 @@ async def test_a_text_that_is_found_is_what_ripgrep_reports_up_to_a_bound(app: R
         }
         for line, number, offset, start in (("one\n", 1, 0, 0), ("two one\n", 2, 4, 4))
     ]
-    write(app.directory / "many.txt", "needle\n" * 30)
-    write(app.directory / "more.txt", "needle\n")
+    put_file(app.directory / "many.txt", "needle\n" * 30)
+    put_file(app.directory / "more.txt", "needle\n")
     assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["many.txt"] * 10 + ["more.txt"]
     for number in range(110):
-        write(app.directory / f"many/{number}.txt", "needle\n" * 10)
+        put_file(app.directory / f"many/{number}.txt", "needle\n" * 10)
     assert len(await found_texts(app, "needle")) == 1000
 
 
 async def test_odd_patterns_and_lines_are_found_and_nothing_behind_links(app: RunningApp) -> None:
-    write(app.directory / "b.txt", "--files\n")
-    write(app.directory / "latin.txt", b"caf\xe9 bar\n")
-    write(app.directory / "bundle.js", "needle" + "x" * 50_000 + "needle\n")
-    write(app.directory.parent / "secret/s.txt", "needle\n")
+    put_file(app.directory / "b.txt", "--files\n")
+    put_file(app.directory / "latin.txt", b"caf\xe9 bar\n")
+    put_file(app.directory / "bundle.js", "needle" + "x" * 50_000 + "needle\n")
+    put_file(app.directory.parent / "secret/s.txt", "needle\n")
     for link, target in (("link", "secret"), ("s.txt", "secret/s.txt")):
         (app.directory / link).symlink_to(app.directory.parent / target)
     (dashed,), (latin,), (long,) = [await found_texts(app, pattern) for pattern in ("--files", "bar", "needle")]
@@ -79,17 +74,17 @@ async def test_odd_patterns_and_lines_are_found_and_nothing_behind_links(app: Ru
 
 
 async def test_a_line_of_megabytes_is_found_and_keeps_no_other_from_it(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(app.directory / "b.txt", "needle\n")
-    write(app.directory / "bundle.js", "needle" + "x" * 30_000_000)
+    put_file(app.directory / "b.txt", "needle\n")
+    put_file(app.directory / "bundle.js", "needle" + "x" * 30_000_000)
     assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["b.txt", "bundle.js"]
     monkeypatch.setattr(search, "_MAX_PIECE_BYTES", 1_000_000)
     assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["b.txt"]
 
 
 async def test_files_and_directories_are_found_best_first(app: RunningApp) -> None:
-    write(app.directory / ".gitignore", "built/\n")
+    put_file(app.directory / ".gitignore", "built/\n")
     for name in ("built/apple.txt", "apples/pear.txt", "deep/pineapple.txt"):
-        write(app.directory / name)
+        put_file(app.directory / name)
     files = ["apples/pear.txt", "deep/pineapple.txt"]
     assert await found_files(app, query="apple") == ["apples/", *files]
     assert await found_files(app, query="apple", dirs="false") == files == await found_files(app, query="apple", type="file")
@@ -97,7 +92,7 @@ async def test_files_and_directories_are_found_best_first(app: RunningApp) -> No
         assert await found_files(app, query="apple", **choice) == ["apples/"], choice
     assert await found_files(app, query="") == ["apples/", "deep/", "a.txt", *files, ".gitignore"], "the first entries"
     for number in range(30):
-        write(app.directory / "below" / f"plum{number}.txt")
+        put_file(app.directory / "below" / f"plum{number}.txt")
     below = {"query": "plum", "directory": str(app.directory / "below")}
     assert [len(await found_files(app, **below, **limit)) for limit in ({}, {"limit": "200"})] == [10, 30]
     assert await app.get("/find/symbol", params={"query": "main"}) == []
@@ -108,9 +103,9 @@ async def test_directories_are_listed_first_then_by_name_with_paths_from_the_dir
         assert [node["path"] for node in await listed(app, path)] == ["a.txt"]
     for path in ("none", "a.txt"):
         assert await listed(app, path) == [], "it is no directory"
-    write(app.directory / ".gitignore", "*.log\n/built/\n")
+    put_file(app.directory / ".gitignore", "*.log\n/built/\n")
     for name in ("x.log", "built/y", "src/z.txt", ".DS_Store", ":(glob)odd", "README", "Src/z"):
-        write(app.directory / name)
+        put_file(app.directory / name)
     assert [(node["name"], node["type"], node["ignored"]) for node in await listed(app, "")] == [
         ("built", "directory", True),
         ("Src", "directory", False),
@@ -127,8 +122,8 @@ async def test_directories_are_listed_first_then_by_name_with_paths_from_the_dir
 
 
 async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outside_is_shown(app: RunningApp) -> None:
-    write(app.directory.parent / "secret.txt", "secret\n")
-    write(app.directory / "src/z")
+    put_file(app.directory.parent / "secret.txt", "secret\n")
+    put_file(app.directory / "src/z")
     for link, target in {"in": "src", "out": "/etc", "link": "../secret.txt", "folder": "..", "itself": "itself"}.items():
         (app.directory / link).symlink_to(target)
     endless_links(app.directory / "endless")
@@ -144,7 +139,7 @@ async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outsi
         assert (await content(app, path, expect=403))["name"] == "FileForbiddenError"
     for path in ("read/out/hostname", "list?path=out"):
         assert (await app.get(f"/api/fs/{path}", expect=403))["_tag"] == "ForbiddenError"
-    with open(write(app.directory / "huge.txt"), "r+b") as file:
+    with open(put_file(app.directory / "huge.txt"), "r+b") as file:
         file.truncate(10 * 1024 * 1024 + 1)
     assert "10 MiB" in (await content(app, "huge.txt", expect=413))["data"]["message"]
 
@@ -158,9 +153,9 @@ async def test_a_name_that_is_not_utf8_does_no_harm(app: RunningApp) -> None:
 
 async def test_a_changed_file_shows_its_difference_from_head(app: RunningApp) -> None:
     name, lines = ":(glob)b.txt", [f"{number}\n" for number in range(20)]
-    write(app.directory / "src" / name, "".join(lines))
+    put_file(app.directory / "src" / name, "".join(lines))
     commit(app.directory)
-    write(app.directory / "src" / name, "".join(["first\n", *lines[:-1], "last"]))
+    put_file(app.directory / "src" / name, "".join(["first\n", *lines[:-1], "last"]))
     shown = await content(app, f"src/{name}")
     (hunk,) = shown["patch"].pop("hunks")
     told = hunk.pop("lines")
@@ -172,10 +167,10 @@ async def test_a_changed_file_shows_its_difference_from_head(app: RunningApp) ->
 
 async def test_a_staged_change_counts_too_and_what_git_does_not_know_has_no_difference(app: RunningApp) -> None:
     assert await content(app, "a.txt") == {"type": "text", "content": "hello\nworld"}, "without the white space around it"
-    write(app.directory / "a.txt", "hello\nthere\n")
+    put_file(app.directory / "a.txt", "hello\nthere\n")
     git(app.directory, "add", "-A")
     assert (await content(app, "a.txt"))["patch"]["hunks"][0]["lines"] == [" hello", "-world", "+there"]
-    write(app.directory / "new.txt", "new\n")
+    put_file(app.directory / "new.txt", "new\n")
     assert await content(app, "new.txt") == {"type": "text", "content": "new"}
     os.mkfifo(app.directory / "pipe")
     (app.directory / "loop").symlink_to("loop")
@@ -196,12 +191,12 @@ async def test_images_and_binaries_are_shown_in_base64_or_as_bytes_with_which_no
     app: RunningApp,
 ) -> None:
     for name, data, mime in FILES:
-        write(app.directory / name, data)
+        put_file(app.directory / name, data)
         encoded = base64.b64encode(data).decode()
         assert await content(app, name) == {"type": "text", "content": encoded, "encoding": "base64", "mimeType": mime}
-    write(app.directory / "a b/c d.txt", "hi\n")
-    write(app.directory / "page.html", "<script>alert(1)</script>")
-    write(app.directory / "data:text/\u4e2d,x", "of a hostile project")
+    put_file(app.directory / "a b/c d.txt", "hi\n")
+    put_file(app.directory / "page.html", "<script>alert(1)</script>")
+    put_file(app.directory / "data:text/\u4e2d,x", "of a hostile project")
     others = (("a%20b/c%20d.txt", b"hi\n", "text/plain"), ("page.html", b"<script>alert(1)</script>", "text/html"))
     others += (("data%3Atext/%E4%B8%AD%2Cx", b"of a hostile project", "application/octet-stream"),)
     for name, data, mime in (FILES[0], *others):
@@ -216,7 +211,7 @@ async def test_the_second_api_finds_and_lists_the_same(app: RunningApp) -> None:
     async def data(route: str, **query: Any) -> Any:
         return (await app.get(f"/api/fs/{route}", params=query))["data"]
 
-    write(app.directory / "a b/c d.txt")
+    put_file(app.directory / "a b/c d.txt")
     file, folder = {"path": "a b/c d.txt", "type": "file"}, {"path": "a b/", "type": "directory"}
     assert await data("list") == [folder, {"path": "a.txt", "type": "file"}]
     for path in ("a b", "a b/", f"{app.directory}/a b"):
@@ -228,16 +223,16 @@ async def test_the_second_api_finds_and_lists_the_same(app: RunningApp) -> None:
 
 async def test_what_differs_from_head(app: RunningApp) -> None:
     for name in ("gone.txt", "kept.txt", "src/x.bin"):
-        write(app.directory / name, "1\n2\n\0" if name.endswith("bin") else "1\n2\n")
+        put_file(app.directory / name, "1\n2\n\0" if name.endswith("bin") else "1\n2\n")
     commit(app.directory)
     (app.directory / "gone.txt").unlink()
     for name, text in {"a.txt": "hello\nthere\nworld\n", "src/x.bin": "\0changed", "src/sta\n\tged": "1\n"}.items():
-        write(app.directory / name, text)
+        put_file(app.directory / name, text)
     git(app.directory, "add", "src/sta\n\tged")
-    write(app.directory / "new.txt", "1\n2\n3")
-    write(app.directory / "new.png", PNG)
-    write(app.directory / "x.log")
-    write(app.directory / ".git/info/exclude", "*.log\n")
+    put_file(app.directory / "new.txt", "1\n2\n3")
+    put_file(app.directory / "new.png", PNG)
+    put_file(app.directory / "x.log")
+    put_file(app.directory / ".git/info/exclude", "*.log\n")
     (app.directory / "out").symlink_to("/etc/passwd")
     changed = await app.get("/file/status")
     assert [(file["path"], file["added"], file["removed"], file["status"]) for file in changed] == [
@@ -257,11 +252,11 @@ async def test_what_differs_from_head(app: RunningApp) -> None:
 @pytest.mark.parametrize("is_git", [True, False], ids=["before the first commit", "outside git"])
 async def test_where_there_is_no_commit(tmp_path: Path, is_git: bool) -> None:
     workspace = tmp_path.resolve() / "fresh"
-    write(workspace / "src/staged.txt", "1\n2\n")
+    put_file(workspace / "src/staged.txt", "1\n2\n")
     if is_git:
         git(workspace, "init", "-q")
         git(workspace, "add", "-A")
-    write(workspace / "new.txt", "1\n")
+    put_file(workspace / "new.txt", "1\n")
     async with running_app(tmp_path, workspace=workspace) as app:
         changed = [(file["path"], file["added"], file["status"]) for file in await app.get("/file/status")]
         assert changed == ([("new.txt", 1, "added"), ("src/staged.txt", 2, "added")] if is_git else [])
@@ -273,7 +268,7 @@ async def test_where_there_is_no_commit(tmp_path: Path, is_git: bool) -> None:
 
 async def test_another_directory_has_its_own_files(tmp_path: Path) -> None:
     other = make_workspace(tmp_path / "other")
-    write(other / "b.txt", "other\n")
+    put_file(other / "b.txt", "other\n")
     async with running_app(tmp_path, roots=str(other)) as app:
         where = {"directory": str(other)}
         assert "b.txt" in await found_files(app, query="b.txt", **where)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from every_route import api_routes
+from git_files import put_file
 from route_roles import operation_of
 from running_app import RunningApp, make_workspace, running_app
 
@@ -69,8 +70,7 @@ async def offering(tmp_path: Path) -> AsyncIterator[RunningApp]:
         "agent/helper.md": "---\ndescription: helps\nmode: subagent\n---\nYou help.",
         "command/wave.md": "---\ndescription: waves\n---\nWave to $1.",
     }.items():
-        (directory / ".opencode" / file).parent.mkdir(parents=True)
-        (directory / ".opencode" / file).write_text(text)
+        put_file(directory / ".opencode" / file, text)
     async with running_app(tmp_path, workspace=directory) as running:
         yield running
 

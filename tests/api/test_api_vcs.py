@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from copied_database import copy_database
+from git_files import put_file
 from running_app import RunningApp, make_workspace, running_app
 from turns import bash, say, until
 from user_logins import user
@@ -74,8 +75,7 @@ async def refused(app: RunningApp, patch: str, **query: Any) -> str:
 def change_everything(directory: Path) -> None:
     """One of each kind, since a commit that has the others."""
     for name, text in {"gone.txt": "1\n2\n", "old name.txt": "x\ny\n", "sub/below.txt": "b\n", "same.txt": "s\n"}.items():
-        (directory / name).parent.mkdir(exist_ok=True)
-        (directory / name).write_text(text)
+        put_file(directory / name, text)
     (directory / "data.bin").write_bytes(bytes(range(256)))
     (directory / "run.sh").write_text("true\n")
     (directory / "type").write_text("a file\n")
@@ -178,8 +178,7 @@ async def test_a_branch_is_compared_with_where_it_left_the_default_branch(app: R
 @pytest.mark.parametrize("is_git", [True, False], ids=["before the first commit", "outside git"])
 async def test_where_there_is_no_commit(app: RunningApp, tmp_path: Path, is_git: bool) -> None:
     new = tmp_path.resolve() / "new"
-    new.mkdir()
-    (new / "x").write_text("x\n")
+    put_file(new / "x", "x\n")
     query = {"directory": str(new)}
     if is_git:
         git(new, "init", "-q", "--initial-branch=main")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 from running_server import RunningServer, serving_here
 
 SURFACES = {"v1": "@opencode-ai/sdk", "v2": "@opencode-ai/sdk/v2", "newest": "opencode-sdk-next/v2"}
@@ -116,9 +117,8 @@ def surface(request: pytest.FixtureRequest) -> str:
 def server(surface: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     environment = {"OPENCODE_CONFIG_CONTENT": json.dumps(CONFIG), "SHELL": "/bin/sh"}
     with serving_here(tmp_path_factory.mktemp(surface), **environment) as running:
-        skill = running.workspace / ".opencode" / "skill" / "greeting" / "SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text("---\nname: greeting\ndescription: How to greet\n---\nSay hello.\n")
+        skill = "---\nname: greeting\ndescription: How to greet\n---\nSay hello.\n"
+        put_file(running.workspace / ".opencode" / "skill" / "greeting" / "SKILL.md", skill)
         if surface == "newest":
             (running.workspace / "*").write_text("the only file that v2.fs.read can name\n")
         yield running

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 from running_app import RunningApp, make_workspace, running_app
 from sandboxed import needs_sandbox
 from turns import call, say, until
@@ -18,10 +19,7 @@ GIVEN = {"GIVEN": "{env:OPENSESSION_SECRET_KEY}", "BASH_ENV": "./program.sh", "L
 
 
 def program(directory: Path, name: str) -> None:
-    path = directory / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text((directory / "program.sh").read_text())
-    path.chmod(0o755)
+    put_file(directory / name, (directory / "program.sh").read_text()).chmod(0o755)
 
 
 def configured(**config: Any) -> Callable[[Path], object]:
@@ -69,8 +67,7 @@ async def test_it_is_given_no_secret_and_in_the_sandbox_reaches_nothing_outside(
     for name in SECRETS:
         monkeypatch.setenv(name, SECRET)
     outside, projects = tmp_path / "outside", tmp_path / "projects"
-    outside.mkdir()
-    (outside / "key").write_text(SECRET)
+    put_file(outside / "key", SECRET)
     reads = f"cat /proc/[0-9]*/environ {outside}/key {tmp_path}/data/* >> seen.txt 2>&1"
     tries = f"{reads}\ntouch {outside}/ran; cp seen.txt {outside}/" if sandbox == "require" else ""
     turn = [[call("write", filePath=f"a.{ending}", content="x = 1\n")] for ending in ("py", "md")]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from figures import Figure
+from git_files import put_file
 from hostile_repositories import flipping
 from killable import Client, Servers
 from long_form import LONG
@@ -54,9 +55,7 @@ def clear(project: Path) -> None:
 def fill(place: Path) -> Path:
     """With each kind of file, of which none says anything but SECRET."""
     for name in FILES:
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"username": SECRET, "instructions": ["*"]}) if "json" in name else SKILL)
+        put_file(place / name, json.dumps({"username": SECRET, "instructions": ["*"]}) if "json" in name else SKILL)
     return place
 
 
@@ -158,8 +157,7 @@ async def test_links_that_cannot_be_followed_are_in_nobodys_way(tmp_path: Path) 
     (project / "sub").mkdir()
     for name in MARKERS:
         (project / name).symlink_to("a" * 300)
-    (project / "other").mkdir()
-    (project / "other" / ".git").write_text(f"gitdir: {'a' * 300}")
+    put_file(project / "other" / ".git", f"gitdir: {'a' * 300}")
     calls = [[call("write", filePath=name, content="x = 1\n")] for name in ("x.py", "x.ts")]
     async with running_app(tmp_path, workspace=project) as app:
         states = await states_after(app, *calls, [call("read", filePath="x.py")], [say()])
@@ -280,8 +278,7 @@ async def test_links_within_the_project_and_the_user_s_own_anywhere_are_followed
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     project = make_workspace(tmp_path / "workspace")
-    (project / "docs").mkdir()
-    (project / "docs" / "rules.md").write_text("the rules of the project")
+    put_file(project / "docs" / "rules.md", "the rules of the project")
     (project / "AGENTS.md").symlink_to("docs/rules.md")
     (project / ".opencode").mkdir()
     (project / ".opencode" / "command").symlink_to("../docs")

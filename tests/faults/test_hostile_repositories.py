@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from figures import Figure
-from git_files import git
+from git_files import git, put_file
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import LEADING_OUT, RUNNING, configure, flipping, put_away
 from long_form import LONG
@@ -291,8 +291,7 @@ async def test_a_turn_around_such_repositories_stays_in_its_directory(tmp_path: 
             if not LONG and number % 4:
                 continue
             repo, plain = walled.repository(), walled.root / f"plain{number}"
-            plain.mkdir()
-            (plain / "f.txt").write_text("mine\n")
+            put_file(plain / "f.txt", "mine\n")
             attack(walled, repo)
             told = await turned(walled, plain, lambda plain, repo=repo: repo.rename(plain / "sub"))
             assert (plain / "f.txt").read_text() == "mine\n", name

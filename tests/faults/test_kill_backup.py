@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked_program
 from figures import Figure
+from git_files import put_file
 from running_server import ROOT, Forked, clean_environment
 
 from app.record.engine import make_engine
@@ -18,9 +19,8 @@ from app.transfer.backup.restoring import restore
 
 
 def fill(directory: Path, what: str, *names: str) -> Path:
-    for path in (directory / name for name in names):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(what)
+    for name in names:
+        put_file(directory / name, what)
     engine = make_engine(f"sqlite:///{directory / 'opensession.db'}")
     upgrade(engine)
     engine.dispose()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from exchanging import exchanges, exchanging
+from git_files import put_file
 from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app, text_part
 from sandboxed import needs_sandbox
@@ -74,8 +75,7 @@ def make_ground(base: Path, *, victim: str, in_git: bool) -> Ground:
         make_workspace(ground.project)
     (ground.project / "sub").mkdir(parents=True)
     for folder in (ground.victim, ground.victim / "y", ground.victim / "sub", ground.root / "other"):
-        folder.mkdir(exist_ok=True, parents=True)
-        (folder / "unt.txt").write_text(f"{SECRET}\n")
+        put_file(folder / "unt.txt", f"{SECRET}\n")
     for folder in (ground.project, ground.project / "sub"):
         (folder / "own.txt").write_text("own words\n")
     return ground
@@ -298,8 +298,7 @@ async def test_a_command_has_no_other_ones_home(tmp_path: Path) -> None:
     async with anna_in(ground, []) as (_, anna):
         session, of_bert = await session_in(anna, ground.project), private_directory(tmp_path / "data", ground.victim)
         for name in ("home", "tmp"):
-            (of_bert / name).mkdir(parents=True)
-            (of_bert / name / "canary").write_text(SECRET)
+            put_file(of_bert / name / "canary", SECRET)
         path, command = f"/session/{session}/shell", {"agent": "build", "command": "sh look.sh"}
         said = await raced(lambda: anna.client.post(path, json=command), ground.project, ground.victim, pause=0.004)
         assert not [each.text for each in said if SECRET in each.text]

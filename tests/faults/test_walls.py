@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from figures import Figure
-from git_files import git
+from git_files import git, put_file
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import flipping
 from long_form import LONG
@@ -205,8 +205,7 @@ async def late_root(ground: Ground) -> Path:
 
 async def seen_by_mcp(ground: Ground, name: str, command: list[str], patience: float = 5) -> str:
     place = ground.root / f"mcp {name}".replace("/", " ")
-    place.mkdir()
-    (place / "opencode.json").write_text(json.dumps({"mcp": {"x": {"type": "local", "command": command}}}))
+    put_file(place / "opencode.json", json.dumps({"mcp": {"x": {"type": "local", "command": command}}}))
     answer = await ground.get(place, "/mcp")
     until = time.monotonic() + patience
     while not (place / "shown.txt").exists() and time.monotonic() < until and "failed" not in answer:

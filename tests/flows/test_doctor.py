@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from git_files import put_file
 from obstacles import OBSTACLES, SECRET, SPECIAL, put
 from postgres import PostgresServer, migrated
 from redis_server import running_redis
@@ -134,10 +135,7 @@ def test_the_programs_of_the_directory_are_named(tmp_path: Path, session: str) -
     workspace = configured(tmp_path, {"lsp": {"absent": {"command": ["no-such-server"], "extensions": [".x"]}}})
     (workspace / "ruff.toml").write_text("")
     for name in ("pyright-langserver", "ruff"):
-        program = workspace / ".venv" / "bin" / name
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text("#!/bin/sh\nexit 1\n")
-        program.chmod(0o755)
+        put_file(workspace / ".venv" / "bin" / name, "#!/bin/sh\nexit 1\n").chmod(0o755)
     code, output = doctor()
     lines = {line.split(":")[0]: line for line in output.splitlines()}
     assert code == 0 and "pyright" in lines["fine   language servers"] and "absent" not in lines["fine   language servers"]

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from git_files import put_file
 from running_app import RunningApp, running_app
 from turns import call, configured, priced, say, states_after
 from web_page import web_page
@@ -61,9 +62,8 @@ async def test_apply_patch_is_for_the_models_that_know_it(tmp_path: Path) -> Non
 
 async def test_a_skill_is_offered_and_loaded(tmp_path: Path) -> None:
     workspace = configured(tmp_path, {})
-    skill = workspace / ".opencode" / "skill" / "brew" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: brew\ndescription: How tea is made\n---\nBoil the water first.\n")
+    text = "---\nname: brew\ndescription: How tea is made\n---\nBoil the water first.\n"
+    put_file(workspace / ".opencode" / "skill" / "brew" / "SKILL.md", text)
     async with running_app(tmp_path, workspace=workspace) as app:
         state = await completed(app, "skill", name="brew")
         described = next(tool.description for tool in app.provider.requests[0].tools if tool.id == "skill")

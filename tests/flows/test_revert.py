@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_files import files, git, state
+from git_files import files, git, put_file, state
 from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app, text_part
 from turns import ALLOW, DONE, bash, infos, play, revert, say, talking, task, types, unrevert, until, write
@@ -75,8 +75,7 @@ async def test_unrevert_puts_back_what_revert_touched_and_nothing_else_and_event
     async with app.events() as events:
         await revert(app, session, prompt)
         (app.directory / "mine.txt").write_text("a person's\n")
-        (app.directory / "d").mkdir()
-        (app.directory / "d" / "mine").write_text("too\n")
+        put_file(app.directory / "d" / "mine", "too\n")
         session_now = await unrevert(app, session)
         await events.until("session.updated", count=2)
     own = {"mine.txt": ("file", b"a person's\n", False), "d/mine": ("file", b"too\n", False)}
@@ -421,8 +420,7 @@ async def test_revert_and_unrevert_are_exact_for_files_of_all_kinds(app: Running
 
 async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     below = app.directory / "sub"
-    below.mkdir()
-    (below / "b.txt").write_text("below\n")
+    put_file(below / "b.txt", "below\n")
     where = {"directory": str(below)}
     session = (await app.post("/session", {}, params=where))["id"]
     app.provider.add([bash("echo two > b.txt; echo new > c.txt")], DONE)

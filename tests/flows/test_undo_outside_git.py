@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from git_files import files, git
+from git_files import files, git, put_file
 from running_app import RunningApp, running_app
 from turns import ALLOW, bash, play, revert, unrevert, write
 from typer.testing import CliRunner
@@ -18,8 +18,7 @@ TOO_MANY = 60
 
 def make_directory(base: Path) -> Path:
     directory = base / "plain"
-    directory.mkdir()
-    (directory / "a.txt").write_text("hello\nworld\n")
+    put_file(directory / "a.txt", "hello\nworld\n")
     return directory
 
 
@@ -73,8 +72,7 @@ async def test_a_turn_is_reverted_and_restored(app: RunningApp, session: str) ->
 async def test_what_was_ignored_before_a_turn_that_changed_the_rules_stays(app: RunningApp, session: str, rules: str) -> None:
     (app.directory / rules).write_text(".env\n")
     (app.directory / ".env").write_text("a person's\n")
-    (app.directory / "node_modules").mkdir()
-    (app.directory / "node_modules" / "x.js").write_text("x\n")
+    put_file(app.directory / "node_modules" / "x.js", "x\n")
     before = files(app.directory)
     prompt = await play(app, session, bash(f"rm {rules}; echo '!node_modules' > .gitignore; echo x > new"))
     await revert(app, session, prompt)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from git_files import put_file
 from model_server import Reasoning, Refusal, Tokens
 from page_desk import CONTEXT, Desk
 from playwright.sync_api import expect
@@ -265,8 +266,7 @@ def test_a_file_is_mentioned_whatever_its_name(desk: Desk, name: str) -> None:
 
 def test_a_command_in_a_folder_is_offered_and_run(desk: Desk) -> None:
     command = desk.server.workspace / ".opencode" / "command" / "git" / "commit.md"
-    command.parent.mkdir(parents=True)
-    command.write_text("Commit with these words: $ARGUMENTS")
+    put_file(command, "Commit with these words: $ARGUMENTS")
     httpx2.post(f"{desk.server.base}/instance/dispose")
     desk.page.reload()
     expect(desk.page.get_by_label("Agent")).to_have_value("build")

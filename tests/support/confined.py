@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from git_files import put_file
 from sandboxed import sandbox_of
 
 from app.project.sandbox.sandbox import Sandbox
@@ -48,8 +49,7 @@ class Confined:
         monkeypatch.setenv("HOME", str(base / "home"))
         names = ("home/.ssh/id_rsa", "home/notes", "data/auth.json", "data/opensession.db", "others/project/.env", "beside/file")
         for secret in (secrets := [base / name for name in names]):
-            secret.parent.mkdir(parents=True, exist_ok=True)
-            secret.write_text(f"{SECRET}\n")
+            put_file(secret, f"{SECRET}\n")
         subprocess.run(["git", "init", "-q", base / "home" / "project"], check=True)
         return cls(base, sandbox_of(settings(base)), secrets)
 

@@ -1,4 +1,4 @@
-"""git as tests run it, and what a worktree holds."""
+"""git as tests run it, files that they put there, and what a worktree holds."""
 
 import os
 import stat
@@ -19,6 +19,13 @@ def git(cwd: Path, *args: str) -> str:
     options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
     result = subprocess.run(["git", *options, *args], cwd=cwd, env=env, check=True, capture_output=True, text=True)
     return result.stdout.strip()
+
+
+def put_file(path: Path, content: str | bytes = "x\n") -> Path:
+    """With the directories above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
 
 
 def server_git(checkout: Path, sandbox: Sandbox = OFF) -> Git:

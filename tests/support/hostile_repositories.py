@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from exchanging import repeating
-from git_files import git
+from git_files import git, put_file
 from hostile_ground import Ground, make_repository
 
 Attack = Callable[[Ground, Path], None]
@@ -35,8 +35,7 @@ def _attributed(ground: Ground, repo: Path, attribute: str, settings: tuple[str,
 
 
 def _filter_info_attributes(ground: Ground, repo: Path) -> None:
-    (repo / ".git" / "info").mkdir(exist_ok=True)
-    (repo / ".git" / "info" / "attributes").write_text("* filter=EV.il\n")
+    put_file(repo / ".git" / "info" / "attributes", "* filter=EV.il\n")
     configure(repo, "filter.EV.il.clean", ground.marking(repo))
     configure(repo, "filter.EV.il.required", "true")
 
@@ -179,8 +178,7 @@ def _linked(ground: Ground, repo: Path, name: str, target: str) -> None:
 
 def _written(ground: Ground, repo: Path, name: str, text: str) -> None:
     path = repo / ".git" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.format(bert=ground.bert, data=ground.base / "data" / "kept", victim=ground.victim))
+    put_file(path, text.format(bert=ground.bert, data=ground.base / "data" / "kept", victim=ground.victim))
 
 
 def _alternates(ground: Ground, repo: Path, *, via: str = "") -> None:
@@ -203,8 +201,7 @@ def _common(ground: Ground, repo: Path, named: str) -> None:
 def _made_worktree(ground: Ground, repo: Path) -> None:
     """A folder that looks like a worktree's, of another member's repository."""
     folder = repo.parent / f"{repo.name}-git" / "worktrees" / "x"
-    folder.mkdir(parents=True)
-    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    put_file(folder / "HEAD", "ref: refs/heads/main\n")
     (folder / "commondir").write_text(f"{ground.bert}/.git\n")
     (folder / "gitdir").write_text(f"{repo}/.git\n")
     _gitfile(ground, repo, str(folder))
@@ -222,8 +219,7 @@ def _worktree_by_include(ground: Ground, repo: Path) -> None:
 
 
 def _gitlink_elsewhere(ground: Ground, repo: Path) -> None:
-    (repo / "sub").mkdir()
-    (repo / "sub" / ".git").write_text(f"gitdir: {ground.bert}/.git\n")
+    put_file(repo / "sub" / ".git", f"gitdir: {ground.bert}/.git\n")
     git(repo, "update-index", "--add", "--cacheinfo", f"160000,{git(repo, 'rev-parse', 'HEAD')},sub")
 
 

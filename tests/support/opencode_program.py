@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from git_files import put_file
 from model_server import ModelServer
 from running_server import RunningServer, clean_environment, needed, skip_or_fail, this_checkout
 from terminal import Terminal, terminal
@@ -31,9 +32,7 @@ def installed(node_modules: Path, version: str = NEWER) -> Path:
 def offline_home(directory: Path) -> Path:
     """A home directory where it finds a list of models, and so fetches none. It empties its cache when it starts for the first
     time."""
-    models = directory / ".cache" / "opencode" / "models.json"
-    models.parent.mkdir(parents=True, exist_ok=True)
-    models.write_text("{}")
+    put_file(directory / ".cache" / "opencode" / "models.json", "{}")
     return directory
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from git_files import put_file
+
 
 class PluginFiles:
     """`put` writes a plugin; what it notes with `note(...)`, which every file has, is read back with `noted`."""
@@ -17,13 +19,10 @@ class PluginFiles:
         return self.put_at(self.config_dir / folder / f"{name}.py", source)
 
     def put_at(self, path: Path, source: str) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_NOTE.format(notes=str(self._notes)) + dedent(source))
-        return path
+        return put_file(path, _NOTE.format(notes=str(self._notes)) + dedent(source))
 
     def configure(self, config: dict[str, Any]) -> None:
-        self.config_dir.mkdir(parents=True, exist_ok=True)
-        (self.config_dir / "opencode.json").write_text(json.dumps(config))
+        put_file(self.config_dir / "opencode.json", json.dumps(config))
 
     def noted(self, what: str) -> list[Any]:
         lines = self._notes.read_text().splitlines() if self._notes.exists() else []

@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
+from git_files import put_file
 from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
@@ -25,8 +26,7 @@ async def refusal(ctx: ToolContext, name: str | Path) -> str:
 
 
 async def test_a_file_is_shown_with_its_line_numbers(make_ctx: MakeContext, host: FakeHost, project: Path) -> None:
-    (project / "pkg").mkdir()
-    (project / "pkg" / "a.txt").write_text("hello\nworld\n")
+    put_file(project / "pkg" / "a.txt", "hello\nworld\n")
     times = FileTimes()
     result = await read(make_ctx(directory=project / "pkg", worktree=project), "a.txt", times)
     assert result.output == "<file>\n00001| hello\n00002| world\n00003| \n\n(End of file - total 3 lines)\n</file>"
@@ -132,8 +132,7 @@ async def test_of_a_file_that_is_not_there_similar_names_are_suggested(ctx: Tool
 async def test_nothing_is_suggested_where_the_user_may_not_look_around(make_ctx: MakeContext, project: Path) -> None:
     """As among the kept outputs of tools: who knows the name of one may read it."""
     outputs = project.parent / "outputs"
-    outputs.mkdir()
-    (outputs / "tool_1").write_text("x")
+    put_file(outputs / "tool_1", "x")
     walls = Walls(admits=lambda real: Path(real).parent == outputs)
     ctx = make_ctx(sandbox_workspace=SandboxWorkspace(project, Path("/"), walls=walls))
     assert "x" in (await read(ctx, outputs / "tool_1")).output

@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 from confined import SECRET, Confined
+from git_files import put_file
 from polling import until
 from sandboxed import needs_sandbox
 from search_places import search_place
@@ -21,8 +22,7 @@ from app.tools.builtin.find import GlobTool, GrepTool, ListTool
 
 
 def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    put_file(path, text)
     if modified is not None:
         os.utime(path, (modified, modified))
     return path

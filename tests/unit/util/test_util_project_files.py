@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exchanging import repeating
+from git_files import put_file
 from obstacles import LINKS, SECRET, SPECIAL, put
 
 from app.util import project_files
@@ -35,8 +36,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     path = tmp_path / "theirs" / "secret"
-    path.parent.mkdir()
-    path.write_text(SECRET)
+    put_file(path, SECRET)
     return path
 
 
@@ -60,8 +60,7 @@ def flipping(name: Path, *targets: Path) -> Iterator[None]:
 
 
 def test_an_ordinary_file_is_read_and_links_within_the_project_are_followed(project: Path, bounds: ProjectBounds) -> None:
-    (project / "docs").mkdir()
-    (project / "docs" / "a").write_bytes(b"x" * MAX_BYTES)
+    put_file(project / "docs" / "a", b"x" * MAX_BYTES)
     (project / "a").symlink_to("docs/a")
     (project / "more").symlink_to(project / "docs")
     for name in ("docs/a", "a", "more/a"):
@@ -127,8 +126,7 @@ def test_a_pattern_with_too_many_parts_is_refused(project: Path, bounds: Project
 
 def test_a_link_or_folder_that_changes_all_the_time_shows_nothing(project: Path, secret: Path, bounds: ProjectBounds) -> None:
     honest = project / "honest"
-    honest.mkdir()
-    (honest / "secret").write_text("honest")
+    put_file(honest / "secret", "honest")
 
     def write_into(folder: Path) -> None:
         with suppress(FileRefused), project_files.open_folder(folder, bounds.hold) as opened:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 from obstacles import LINKS, OBSTACLES, SECRET, put
 from web_page import web_page
 
@@ -27,8 +28,7 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 def write(path: Path, text: str) -> str:
     """Creates the file; returns the block that it makes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    put_file(path, text)
     return f"Instructions from: {path}\n{text}"
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from git_files import put_file
 from own_announcements import OwnAnnouncements
 
 from app.project.config.flags import Flags
@@ -28,14 +29,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def put(path: Path, text: str = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 def program(path: Path, text: str = "#!/bin/sh\n") -> Path:
-    put(path, text).chmod(0o755)
+    put_file(path, text).chmod(0o755)
     return path
 
 
@@ -53,7 +48,7 @@ async def due(project: Path, name: str, config: dict[str, Any] | None = None, fl
 async def test_uv_formats_where_the_project_has_neither_ruff_nor_black_and_it_need_not_download(project: Path) -> None:
     uv = program(project.parent / "bin" / "uv", '#!/bin/sh\n[ "$UV_OFFLINE" = 1 ] || exit 9\n')
     assert await due(project, "a.py") == {"uv": [str(uv), "format", "--", str(project / "a.py")]}
-    put(project / "ruff.toml")
+    put_file(project / "ruff.toml", "")
     assert list(await due(project, "a.py")) == ["uv"], "as ruff itself is not there"
     ruff = program(project.parent / "bin" / "ruff")
     assert list(await due(project, "a.py")) == ["ruff"]
@@ -67,7 +62,7 @@ async def test_uv_formats_where_the_project_has_neither_ruff_nor_black_and_it_ne
 async def test_oxfmt_formats_where_its_flag_is_set_and_the_project_has_it(project: Path) -> None:
     own = program(project / "node_modules" / ".bin" / "oxfmt")
     assert await due(project, "a.ts", flags=OXFMT) == {}
-    put(project / "package.json", json.dumps({"devDependencies": {"oxfmt": "1"}}))
+    put_file(project / "package.json", json.dumps({"devDependencies": {"oxfmt": "1"}}))
     assert await due(project, "a.ts", flags=OXFMT) == {"oxfmt": [str(own), str(project / "a.ts")]}
     assert await due(project, "a.ts") == {}
 
@@ -107,9 +102,9 @@ def test_ty_takes_the_place_of_pyright_where_its_flag_is_set() -> None:
 )
 def test_what_holds_several_projects_has_one_server(tmp_path: Path, name: str, outer: str, text: str, inner: str) -> None:
     kind, file = kinds()[name], tmp_path / "a" / "src" / "file"
-    put(tmp_path / "a" / inner)
+    put_file(tmp_path / "a" / inner, "")
     assert kind.root_of(file, tmp_path, tmp_path) == tmp_path / "a"
-    put(tmp_path / outer, text)
+    put_file(tmp_path / outer, text)
     assert kind.root_of(file, tmp_path, tmp_path) == tmp_path
 
 
@@ -119,14 +114,14 @@ def test_what_holds_several_projects_has_one_server(tmp_path: Path, name: str, o
 )
 def test_a_server_of_a_library_is_there_where_the_project_has_the_library(tmp_path: Path, name: str, file: str) -> None:
     assert kinds()[name].initialization(tmp_path / "a", tmp_path) is None
-    put(tmp_path / "node_modules" / file)
+    put_file(tmp_path / "node_modules" / file, "")
     assert kinds()[name].initialization(tmp_path / "a", tmp_path)
 
 
 def test_a_configured_program_is_not_the_projects_and_gets_what_is_configured(tmp_path: Path) -> None:
     program(tmp_path / "node_modules/.bin/eslint-server")
     path = str(program(tmp_path / "bin" / "eslint-server").parent)
-    put(tmp_path / "node_modules/eslint/package.json")
+    put_file(tmp_path / "node_modules/eslint/package.json", "")
     kind = kinds({"eslint": {"command": ["eslint-server", "--x"]}})["eslint"]
     assert kind.command(tmp_path, tmp_path, path) == [f"{path}/eslint-server", "--x"]
     assert kind.command(tmp_path, tmp_path, "") == ["eslint-server", "--x"]

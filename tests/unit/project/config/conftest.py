@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 
 from app.project.config.flags import Flags
 from app.project.config.loader import LoadedConfig, load
@@ -27,9 +28,7 @@ class World:
         return self.worktree.parent
 
     def write(self, path: Path, content: Any) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return path
+        return put_file(path, content if isinstance(content, str) else json.dumps(content))
 
     def project(self, config: Any) -> Path:
         return self.write(self.directory / "opencode.json", config)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_files import put_file
 from obstacles import LINKS, OBSTACLES, SECRET, put
 
 from app.project.config.flags import Flags
@@ -30,9 +31,7 @@ def theirs(tmp_path: Path) -> Path:
     """A directory of somebody else with each kind of file, and one that says nothing but SECRET."""
     place = tmp_path / "theirs"
     for name in FILES:
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"username": SECRET}) if "json" in name else SKILL)
+        put_file(place / name, json.dumps({"username": SECRET}) if "json" in name else SKILL)
     return place
 
 
@@ -60,8 +59,7 @@ def test_files(world: Any, theirs: Path, kind: str, place: str, monkeypatch: pyt
 @pytest.mark.parametrize("name", FILES[4:])
 def test_names_that_are_not_utf_8(world: Any, name: str) -> None:
     path = world.directory / name.replace("x", os.fsdecode(b"caf\xe9"))
-    path.parent.mkdir(parents=True)
-    path.write_text(SKILL)
+    put_file(path, SKILL)
     loaded = world.load()
     assert SECRET not in shown(loaded) and "caf\ufffd" in named(loaded)[0]
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from git_files import git
+from git_files import git, put_file
 from running_app import make_workspace
 
 from app.project.sandbox.git_repository import find_repository, problem_of, repository_of
@@ -49,8 +49,7 @@ def test_a_configuration_of_blanks_takes_no_time(repo: Path, config: str) -> Non
 
 def test_it_is_believed_where_who_works_there_may_work_too(repo: Path) -> None:
     place = repo.parent / "place"
-    place.mkdir()
-    (place / ".git").write_text("gitdir: ../repo/.git\n")
+    put_file(place / ".git", "gitdir: ../repo/.git\n")
     found = find_repository(place, lambda path: path.startswith(str(repo)))
     assert found and (found.checkout, found.git_dir) == (place, repo / ".git")
 

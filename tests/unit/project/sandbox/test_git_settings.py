@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from git_files import put_file
+
 from app.project.sandbox.machine import find_facts, git_files
 
 
 def written(home: Path, **files: str) -> None:
     for name, text in files.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
+        put_file(home / name, text)
 
 
 def names(home: Path, environment: dict[str, str] | None = None) -> set[str]:

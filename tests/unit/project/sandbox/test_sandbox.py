@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confined import SECRET, Confined
+from git_files import put_file
 from polling import until
 from sandboxed import needs_sandbox
 
@@ -85,8 +86,7 @@ async def test_what_is_granted_is_open_for_that_command_without_keys_and_the_ser
 
 async def test_directories_of_the_configuration_are_open(confined: Confined) -> None:
     for name in ("read", "write"):
-        (confined.base / name).mkdir()
-        (confined.base / name / "a").write_text(name)
+        put_file(confined.base / name / "a", name)
     workspace = confined.workspace(read=[str(confined.base / "read")], write=[str(confined.base / "write")])
     script = f"cd {confined.base}; cat read/a write/a; touch write/b; touch read/b"
     ended = await confined.run(script, workspace=workspace)
@@ -100,8 +100,7 @@ async def test_what_is_hidden_in_the_project_stays_so(confined: Confined, name: 
     pool = confined.base / "pool"
     hidden, direct = pool / "users" / "of" / "ida", pool / "hugo"
     for place in (hidden, direct, pool / "deep"):
-        place.mkdir(parents=True)
-        (place / "file").write_text(SECRET if place.name != "deep" else "shown")
+        put_file(place / "file", SECRET if place.name != "deep" else "shown")
     (pool / "self").symlink_to(".")
     (pool / "deep" / "self").symlink_to("..")
     workspace = SandboxWorkspace(pool / name, Path("/"), walls=Walls(lambda: [str(hidden), str(direct)]))

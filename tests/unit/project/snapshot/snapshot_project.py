@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from git_files import git, server_git, server_git_outside
+from git_files import git, put_file, server_git, server_git_outside
 
 from app.project.snapshot.snapshots import Snapshots, snapshot_dir
 
@@ -26,10 +26,7 @@ class Project:
         return git(self.root, *args)
 
     def write(self, path: str, content: str | bytes = "") -> Path:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content.encode() if isinstance(content, str) else content)
-        return target
+        return put_file(self.root / path, content)
 
     def commit(self) -> None:
         self.git("add", ".")
@@ -71,8 +68,7 @@ def counted_git(tmp_path: Path) -> Iterator[Callable[[], int]]:
     log = tmp_path / "log"
     log.write_text("")
     wrapper = tmp_path / "bin" / "git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\necho run >> "{log}"\nexec "{shutil.which("git")}" "$@"\n')
+    put_file(wrapper, f'#!/bin/sh\necho run >> "{log}"\nexec "{shutil.which("git")}" "$@"\n')
     wrapper.chmod(0o755)
     path = os.environ["PATH"]
     os.environ["PATH"] = f"{wrapper.parent}:{path}"

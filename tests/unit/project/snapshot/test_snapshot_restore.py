@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from git_files import files, git
+from git_files import files, git, put_file
 from snapshot_project import Project
 
 from app.project.snapshot.capture import MAX_FILE_BYTES
@@ -191,8 +191,7 @@ async def test_nothing_is_restored_into_another_directory(project: Project, snap
     tree = await snapshots.track()
     a.write_text("2")
     gone.unlink()
-    outside.mkdir()
-    (outside / "a").write_text("theirs")
+    put_file(outside / "a", "theirs")
 
     async def replace(_: str) -> None:
         project.root.rename(project.root.with_name("aside"))

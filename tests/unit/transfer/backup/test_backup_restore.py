@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from git_files import put_file
 from older_database import upgrade_to
 from sqlalchemy import text
 from typer.testing import CliRunner
@@ -51,9 +52,7 @@ def use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(path: Path, content: str, mode: int = 0o600) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    path.chmod(mode)
+    put_file(path, content).chmod(mode)
 
 
 def run(*words: str | Path) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from exchanging import exchanges, exchanging
-from git_files import git, server_git
+from git_files import git, put_file, server_git
 
 from app.project.location import Location
 from app.util.project_files import HeldDirectory, path_of
@@ -58,8 +58,7 @@ def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
 @exchanges
 async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside(project: Path) -> None:
     outside = project.parent / "outside"
-    outside.mkdir()
-    (outside / "a.txt").write_text("secret\n")
+    put_file(outside / "a.txt", "secret\n")
     (outside / "secret.txt").touch()
     seen: set[str] = set()
     looks, deadline = 0, time.monotonic() + 60

@@ -2,6 +2,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from git_files import put_file
 from search_places import search_place
 
 from app.workspace.browse.content import parse_hunks
@@ -11,19 +12,13 @@ HIDDEN = [".env/", "environment.py"]
 NAMES = ["src/", "src/tool/", "README.md", "src/main.py", "src/tool/ripgrep.py", "src/tool/strip.py", ".github/ci.yml"]
 
 
-def write(path: Path, text: str = "x\n") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    write(tmp_path / ".gitignore", "node_modules/\n")
-    write(tmp_path / "node_modules/lib.js")
-    write(tmp_path / "src/deep/er/a.py")
-    write(tmp_path / "b.txt")
+    put_file(tmp_path / ".gitignore", "node_modules/\n")
+    put_file(tmp_path / "node_modules/lib.js")
+    put_file(tmp_path / "src/deep/er/a.py")
+    put_file(tmp_path / "b.txt")
     return tmp_path
 
 
@@ -63,7 +58,7 @@ async def test_a_listing_is_used_again_while_it_is_fresh(project: Path) -> None:
     fresh, old = FileSearch(fresh_seconds=60), FileSearch(fresh_seconds=0)
     for search in (fresh, old):
         assert await search.find(search_place(project), "new", "file", 10) == []
-    write(project / "new.txt")
+    put_file(project / "new.txt")
     await old.find(search_place(project), "b", "file", 10)
     assert await fresh.find(search_place(project), "new", "file", 10) == []
     assert await old.find(search_place(project), "new", "file", 10) == ["new.txt"]
