@@ -171,19 +171,21 @@ async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
 
 
 async def test_a_question_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[call("question", "c1", questions=[QUESTION])], [say("B it is.")]]) as (app, session):
+    questions = [QUESTION, {**QUESTION, "question": "Why?", "multiple": True}]
+    async with talking(tmp_path, turns=[[call("question", "c1", questions=questions)], [say("B it is.")]]) as (app, session):
         async with app.events() as events:
             prompt = asyncio.create_task(app.prompt(session, "Ask me"))
             asked = (await events.until("question.asked")).properties
-            assert asked["questions"][0]["question"] == "Which?" and asked["tool"]["callID"] == "c1"
+            assert asked["questions"] == questions and asked["tool"]["callID"] == "c1"
             assert [request["id"] for request in await app.get("/question")] == [asked["id"]]
-            await app.post(f"/question/{asked['id']}/reply", {"answers": [["B"]]})
+            await app.post(f"/question/{asked['id']}/reply", {"answers": [["B", "own words"]]})
             assert texts(await prompt) == ["B it is."]
             replied = (await events.until("question.replied")).properties
         (tool,) = tools((await app.messages(session))[1])
         assert await app.get("/question") == []
-    assert replied == {"sessionID": session, "requestID": asked["id"], "answers": [["B"]]}
-    assert tool["state"]["metadata"]["answers"] == [["B"]] and '"Which?"="B"' in tool["state"]["output"]
+    assert replied == {"sessionID": session, "requestID": asked["id"], "answers": [["B", "own words"]]}
+    assert tool["state"]["metadata"]["answers"] == [["B", "own words"]] and tool["state"]["title"] == "Asked 2 questions"
+    assert '"Which?"="B, own words", "Why?"="Unanswered"' in tool["state"]["output"]
 
 
 async def test_a_dismissed_question_stops_the_turn(tmp_path: Path) -> None:

@@ -61,14 +61,18 @@ async def test_apply_patch_is_for_the_models_that_know_it(tmp_path: Path) -> Non
 
 
 async def test_a_skill_is_offered_and_loaded(tmp_path: Path) -> None:
-    workspace = configured(tmp_path, {})
+    """By its name: `ask` would hold the turn up."""
+    workspace = configured(tmp_path, {"permission": {"skill": {"*": "ask", "brew": "allow"}}})
     text = "---\nname: brew\ndescription: How tea is made\n---\nBoil the water first.\n"
-    put_file(workspace / ".opencode" / "skill" / "brew" / "SKILL.md", text)
+    file = put_file(workspace / ".opencode" / "skill" / "brew" / "SKILL.md", text)
     async with running_app(tmp_path, workspace=workspace) as app:
-        state = await completed(app, "skill", name="brew")
+        state, unknown = await states_after(app, [call("skill", name="brew"), call("skill", name="tea")], [say()])
         described = next(tool.description for tool in app.provider.requests[0].tools if tool.id == "skill")
     assert "How tea is made" in described
-    assert "Boil the water first." in state["output"] and state["title"] == "Loaded skill: brew"
+    assert state["output"].endswith("\n\nBoil the water first.") and state["title"] == "Loaded skill: brew"
+    assert "description:" not in state["output"] and str(file.parent) in state["output"]
+    assert state["metadata"].items() >= {"name": "brew", "dir": str(file.parent)}.items()
+    assert unknown["status"] == "error" and "brew" in unknown["error"]
 
 
 async def test_webfetch_refuses_this_machine_unless_it_is_allowed(tmp_path: Path) -> None:

@@ -82,11 +82,15 @@ async def test_a_task_may_do_no_more_than_its_parent_and_has_no_tool_that_is_kep
     assert offered == [True, False, False, True]
 
 
-async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
-    config = {"permission": {"bash": "ask"}}
+async def test_a_task_is_asked_for_and_what_it_asks_carries_its_own_session(tmp_path: Path) -> None:
+    config = {"permission": {"bash": "ask", "task": "ask"}}
     steps = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
     async with talking(tmp_path, config=config, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
+        request = await turns.pending(app)
+        assert (request["permission"], request["patterns"], request["always"]) == ("task", ["general"], ["*"])
+        assert request["metadata"].items() >= {"description": "Look", "subagent_type": "general"}.items()
+        await turns.reply(app, request)
         request = await turns.pending(app)
         (child,) = await children(app, session)
         assert request["sessionID"] == child["id"]

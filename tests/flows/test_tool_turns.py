@@ -1,6 +1,7 @@
 """Turns with tools: the real ones, on real files, with real snapshots."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from sse_reader import Received
@@ -84,19 +85,19 @@ async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) ->
 async def test_calls_that_cannot_be_made_are_reported_to_the_model_and_the_turn_goes_on(tmp_path: Path) -> None:
     """Of an unknown tool, with arguments that cannot be read, or that do not fit."""
     garbage = {"tool": "bash", "raw": '{"command": "echo'}
-    calls = [call("dance", "c1", style="tango"), garbage, call("bash", "c3", order="ls")]
+    calls = [call("dance", "c1", style="tango"), garbage, call("bash", "c3", order="ls"), call("question", questions=[])]
     async with talking(tmp_path, turns=[calls, [say()]]) as (app, session):
         await app.prompt(session, "Dance")
         _, step, last = await app.messages(session)
         _, second = requests(app)
-    unknown, unreadable, unfit = tools(step)
+    unknown, unreadable, unfit, empty = tools(step)
     state = unknown["state"]
     assert (unknown["tool"], state["status"], state["title"]) == ("invalid", "completed", "Invalid Tool")
     assert state["input"]["tool"] == "dance" and "dance" in state["output"]
     assert second.messages[-1].content[0].text == state["output"]
     assert unreadable["tool"] == "invalid" and unreadable["state"]["input"]["tool"] == "bash"
     assert unfit["tool"] == "bash" and "The bash tool was called with invalid arguments" in unfit["state"]["error"]
-    assert unfit["state"]["input"] == {"order": "ls"}
+    assert unfit["state"]["input"] == {"order": "ls"} and "at least one question" in empty["state"]["error"]
     assert "invalid" not in {offered.id for offered in second.tools} and texts(last) == ["Done."]
 
 
@@ -132,7 +133,8 @@ async def test_a_running_command_shows_its_output(tmp_path: Path) -> None:
 
 
 async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
-    todos = [{"id": "1", "content": "Think", "status": "pending", "priority": "high"}]
+    statuses = ("pending", "completed", "cancelled")
+    todos = [{"id": each, "content": f"é {each}", "status": each, "priority": "high"} for each in statuses]
     async with talking(tmp_path, turns=[[call("todowrite", todos=todos)], [call("todoread")], [say()]]) as (app, session):
         async with app.events() as events:
             await app.prompt(session, "Plan")
@@ -140,7 +142,8 @@ async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
         assert await app.get(f"/session/{session}/todo") == todos
         wrote, read = await states(app, session)
     assert updated.properties == {"sessionID": session, "todos": todos}
-    assert wrote["title"] == "1 todos" and read["metadata"]["todos"] == todos
+    assert wrote["title"] == read["title"] == "2 todos", "that are not done"
+    assert read["metadata"]["todos"] == todos and wrote["output"] == json.dumps(todos, indent=2, ensure_ascii=False)
 
 
 async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path) -> None:

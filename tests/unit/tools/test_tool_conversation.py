@@ -1,100 +1,22 @@
-"""The tools that only talk to their turn: todo, question, task, skill, batch, invalid."""
+"""What batches do with their calls, and what agents are told of subagents and skills."""
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tool_host import FakeHost, MakeContext, run
 
-from app.permissions.questions import QuestionRejected
-from app.permissions.service import PermissionDenied, PermissionRejected
+from app.permissions.service import PermissionRejected
 from app.schema.model import Agent, Skill
-from app.schema.session import Todo
-from app.tools.base import TaskParameters, ToolContext, ToolError, ToolResult
+from app.tools.base import ToolContext, ToolError, ToolResult
 from app.tools.builtin import conversation
 from app.tools.builtin.conversation import BatchTool
-
-TODOS = [
-    {"content": "é", "status": "pending", "priority": "high", "id": "1"},
-    {"content": "b", "status": "completed", "priority": "low", "id": "2"},
-    {"content": "c", "status": "cancelled", "priority": "low", "id": "3"},
-]
-TASK = {"description": "Look around", "prompt": "Look", "subagent_type": "explore"}
-OPTION = {"label": "A", "description": "first"}
-
-
-def questions(*texts: str) -> list[dict[str, Any]]:
-    return [{"question": text, "header": "H", "options": [OPTION], "multiple": True} for text in texts]
 
 
 def skill(project: Path) -> conversation.SkillTool:
     location = project / "skills/pdf/SKILL.md"
     found = Skill(name="pdf", description="Works on PDF", location=str(location), content="# Do this\n\n--- that")
     return conversation.SkillTool([found])
-
-
-async def test_todos_are_stored_and_read_back(ctx: ToolContext, host: FakeHost) -> None:
-    result = await run(conversation.TodoWriteTool(), ctx, todos=TODOS)
-    assert [todo.wire() for todo in host.stored_todos] == TODOS
-    assert result == ToolResult("2 todos", json.dumps(TODOS, indent=2, ensure_ascii=False), {"todos": TODOS})
-    assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("todowrite", ["*"], ["*"])]
-    host.stored_todos = [Todo.model_validate(TODOS[1])]
-    result = await run(conversation.TodoReadTool(), ctx)
-    assert (result.title, json.loads(result.output)) == ("0 todos", TODOS[1:2])
-    assert host.permissions == ["todowrite", "todoread"]
-
-
-async def test_what_is_refused_is_not_done(ctx: ToolContext, host: FakeHost) -> None:
-    host.refuse = PermissionDenied([])
-    for tool, arguments in ((conversation.TodoWriteTool(), {"todos": TODOS}), (conversation.TaskTool([]), TASK)):
-        with pytest.raises(PermissionDenied):
-            await run(tool, ctx, **arguments)
-    assert host.stored_todos == [] and host.subagents == []
-
-
-async def test_questions_are_asked_and_answered(ctx: ToolContext, host: FakeHost) -> None:
-    host.answers = [["A", "own words"], []]
-    asked = questions("Which?", "Why?")
-    result = await run(conversation.QuestionTool(), ctx, questions=asked)
-    assert result.title == "Asked 2 questions"
-    assert '"Which?"="A, own words", "Why?"="Unanswered"' in result.output
-    assert result.metadata == {"answers": [["A", "own words"], []]}
-    assert [question.wire() for question in host.questions[0]] == asked and host.asks == []
-    host.answers = []
-    result = await run(conversation.QuestionTool(), ctx, questions=questions("Which?"))
-    assert result.title == "Asked 1 question" and '"Which?"="Unanswered"' in result.output
-    host.answers = QuestionRejected()
-    with pytest.raises(QuestionRejected):
-        await run(conversation.QuestionTool(), ctx, questions=asked)
-    with pytest.raises(ToolError, match="at least one question"):
-        await run(conversation.QuestionTool(), ctx, questions=[])
-
-
-async def test_a_task_is_asked_for_and_run_by_the_subagent(ctx: ToolContext, host: FakeHost, make_ctx: MakeContext) -> None:
-    host.subagent = ToolResult("Look around", "found", {"sessionId": "ses_child"})
-    arguments = TASK | {"session_id": "ses_child", "command": "look"}
-    assert await run(conversation.TaskTool([]), ctx, **arguments) == host.subagent
-    assert host.subagents == [TaskParameters.model_validate(arguments)]
-    assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
-        ("task", ["explore"], ["*"], {"description": "Look around", "subagent_type": "explore"})
-    ]
-    await run(conversation.TaskTool([]), make_ctx(bypass_agent_check=True), **TASK)
-    assert (len(host.asks), len(host.subagents)) == (1, 2), "it is not asked where the user named the subagent"
-
-
-async def test_a_skill_s_text_is_loaded(ctx: ToolContext, host: FakeHost, project: Path) -> None:
-    with pytest.raises(ToolError, match="pdf"):
-        await run(skill(project), ctx, name="other")
-    assert host.asks == []
-    result = await run(skill(project), ctx, name="pdf")
-    folder = str(project / "skills/pdf")
-    assert result.title == "Loaded skill: pdf"
-    assert result.output.endswith("\n\n# Do this\n\n--- that")
-    assert folder in result.output and "description:" not in result.output
-    assert result.metadata == {"name": "pdf", "dir": folder}
-    assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("skill", ["pdf"], ["pdf"])]
 
 
 def test_descriptions_name_the_subagents_and_the_skills(project: Path) -> None:

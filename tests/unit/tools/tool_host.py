@@ -5,10 +5,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from app.schema.permission import Answer, QuestionInfo
 from app.schema.project import FileErrors
-from app.schema.session import Todo
-from app.tools.base import EditorText, FileFormatter, TaskParameters, ToolContext, ToolPermission, ToolResult
+from app.tools.base import EditorText, FileFormatter, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -18,10 +16,8 @@ async def run(tool: Any, ctx: ToolContext, /, **arguments: Any) -> ToolResult:
 
 
 class FakeHost:
-    """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission,
-    `answers` for the questions, `buffers` for an editor's files, `subagent` and `calls` for what subagents and other tools give
-    back.
-    """
+    """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission, `buffers` for an editor's
+    files, `calls` for what other tools give back."""
 
     def __init__(self) -> None:
         self.asks: list[ToolPermission] = []
@@ -32,11 +28,6 @@ class FakeHost:
         self.due: list[FileFormatter] = []
         self.errors: dict[Path, FileErrors] = {}
         self.instructions: dict[str, str] = {}
-        self.stored_todos: list[Todo] = []
-        self.questions: list[list[QuestionInfo]] = []
-        self.answers: list[Answer] | Exception = []
-        self.subagents: list[TaskParameters] = []
-        self.subagent: ToolResult | Exception = ToolResult("subagent", "done")
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.calls: dict[str, ToolResult | Exception] = {}
         self.refuse: Exception | None = None
@@ -61,30 +52,12 @@ class FakeHost:
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self.updates.append({"title": title, "metadata": metadata})
 
-    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        self.questions.append(questions)
-        if isinstance(self.answers, Exception):
-            raise self.answers
-        return self.answers
-
-    async def run_subagent(self, request: TaskParameters) -> ToolResult:
-        self.subagents.append(request)
-        if isinstance(self.subagent, Exception):
-            raise self.subagent
-        return self.subagent
-
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         self.called.append((tool, arguments))
         result = self.calls.get(tool, ToolResult(tool, f"{tool} ran"))
         if isinstance(result, Exception):
             raise result
         return result
-
-    async def todos(self) -> list[Todo]:
-        return self.stored_todos
-
-    async def set_todos(self, todos: list[Todo]) -> None:
-        self.stored_todos = todos
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
         return self.instructions
