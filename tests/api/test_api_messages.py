@@ -99,7 +99,8 @@ async def test_a_part_that_is_none_or_not_where_it_says_is_refused(app: RunningA
     for field, named in (("id", ["id"]), ("messageID", ["messageID"]), ("sessionID", ["sessionID"]), ("type", [])):
         error = await app.call("PATCH", path, {**part, field: part[field] + "x"}, expect=400)
         assert error["errors"][0]["path"] == named, field
-    for wrong in ({**part, "text": None}, {}, {**part, "time": {"start": "9" * 30}}):
+    ended = {**part, "type": "tool", "callID": "c", "tool": "t", "state": {"status": "done"}}
+    for wrong in ({**part, "text": None}, {}, {**part, "time": {"start": "9" * 30}}, ended):
         await app.call("PATCH", path, wrong, expect=400)
     assert (await app.messages(part["sessionID"]))[0]["parts"] == [part]
     message = path.partition("/part/")[0].replace(part["sessionID"], await talk(app))

@@ -45,6 +45,12 @@ def refused(status: int, name: str, *requests: str, body: Any = None) -> list[Ro
     return [(request, body, status, name) for request in requests]
 
 
+NO_PARTS_OF_A_PROMPT = [
+    *({"type": kind, "text": "x"} for kind in ("picture", "reasoning", "compaction", "step-start", "snapshot", "retry")),
+    {"type": "tool", "callID": "c", "tool": "t", "state": {"status": "pending", "input": {}, "raw": ""}},
+    {"type": "patch", "hash": "abc", "files": []},
+    {"text": "no type"},
+]
 WRONG_PROMPTS = [
     (prompt(agent="nobody"), "agent"),
     (prompt(model={"providerID": "scripted"}), "model.modelID"),
@@ -54,9 +60,9 @@ WRONG_PROMPTS = [
     (prompt(noReply=True, tools={"bash": 0}), "tools.bash"),
     ({"parts": [NOWHERE]}, "parts"),
     ({"parts": [{**NOWHERE, "url": "not an address"}]}, "parts.url"),
-    ({"parts": None}, "parts"),
+    *((body, "parts") for body in ({}, {"parts": None}, {"parts": "text"})),
     ({"parts": [{**text_part("x"), "id": "prt_1"}, {**text_part("y"), "id": "prt_1"}]}, "parts.1.id"),
-    ({"parts": [{"type": "reasoning", "text": "x"}]}, "parts.0"),
+    *(({"parts": [part]}, "parts.0") for part in NO_PARTS_OF_A_PROMPT),
     ({"parts": [{**text_part("x"), "synthetic": "true"}]}, "parts.0.text.synthetic"),
 ]
 
