@@ -1,4 +1,4 @@
-"""Share links over HTTP: who makes them, what a visitor gets, and when there is nothing to get."""
+"""Share links over HTTP: who makes them, or what does by itself, what a visitor gets, and when there is nothing to get."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from database_meter import metered
 from running_app import RunningApp, running_app
-from turns import call, configured, say
+from turns import call, configured, say, task, texts
 
 
 async def share(app: RunningApp, session_id: str) -> str:
@@ -118,3 +118,22 @@ async def test_a_visitor_needs_no_password_also_after_a_restart_and_a_link_can_b
         await app.post(f"{link}/session", {}, expect=401)
         await app.get(f"{link}/session", expect=403, headers={"host": "evil.example"})
         assert await app.call("DELETE", f"/session/{session['id']}/share", auth=("opencode", "right")) == session
+
+
+@pytest.mark.parametrize(("config", "flag"), [({"share": "auto"}, ""), ({}, "1")], ids=["by the configuration", "by the flag"])
+async def test_a_session_is_shared_before_its_first_prompt_and_its_subagents_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], flag: str
+) -> None:
+    """A visitor is shown the answer."""
+    monkeypatch.setenv("OPENCODE_AUTO_SHARE", flag)
+    turns = [[task("Look around")], [say("I looked.")], [say("Done.")]]
+    async with running_app(tmp_path, turns=turns, workspace=configured(tmp_path, config)) as app:
+        async with app.events() as events:
+            session = await app.create_session()
+            await app.prompt(session["id"], "Go")
+            await events.until("session.idle", count=2)
+        seen = await app.get(f"{httpx2.URL(session['share']['url']).path}/session")
+        assert texts(seen["messages"][-1]) == ["Done."]
+        (child,) = await app.get(f"/session/{session['id']}/children")
+        assert "share" not in child and "share" in (await app.get(f"/session/{session['id']}"))
+        assert "share" not in await app.create_session(parentID=session["id"])

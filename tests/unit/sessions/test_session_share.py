@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from session_parts import assistant, session, text_part, user
+from session_parts import assistant, text_part, user
 
 from app.project.config.flags import Flags
 from app.schema import part as schema
@@ -12,9 +12,8 @@ from app.schema.config import Config
 from app.schema.errors import APIError, ApiErrorData
 from app.schema.message import Message, MessageWithParts
 from app.schema.part import CompletedTime, FilePart, Part, SourceText, Span, TextPart, ToolPart, ToolState
-from app.schema.permission import Rule
 from app.schema.session import FileDiff, Revert
-from app.sessions.share import may_share, shared_messages, shared_session, shares_automatically
+from app.sessions.share import may_share, shared_messages, shares_automatically
 
 SECRET = "s3cret"
 IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_1"}
@@ -37,12 +36,6 @@ def tool(state: ToolState) -> ToolPart:
 
 def completed(metadata: dict[str, Any], **fields: Any) -> ToolPart:
     return tool(schema.Completed(input={"command": "ls"}, output="a", title="List", metadata=metadata, time=DONE, **fields))
-
-
-def test_a_session_tells_its_title_and_no_place() -> None:
-    private = session(permission=[Rule(permission="bash", pattern=SECRET, action="allow")], revert=Revert(message_id="msg_1"))
-    told = {"id": "ses_1", "title": "T", "version": "1", "time": {"created": 1, "updated": 1}}
-    assert shared_session(private).wire() == told
 
 
 def test_a_prompt_keeps_its_words_and_not_its_instructions() -> None:
