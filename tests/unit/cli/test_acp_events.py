@@ -1,4 +1,4 @@
-"""What becomes of an editor's sessions when their events, or a call of the server, go wrong."""
+"""What becomes of an editor's sessions when their events, or a call of the server, go wrong; the tokens that it is told of."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ from acp import RequestError, schema
 from app.cli.acp.agent import EditorAgent
 from app.cli.acp.editor_server import INTERNAL, NOT_FOUND, DirectoryFeed
 from app.cli.acp.editor_session import EditorSession
-from app.cli.acp.transcript import EditorTranscript
+from app.cli.acp.transcript import EditorTranscript, EditorTurn, context_used
 
 Json = dict[str, Any]
 
@@ -129,3 +129,20 @@ def test_a_subagents_call_that_nobody_was_asked_about_is_remembered_until_its_en
         assert transcript.running_call("msg_1", "call_1") == part(1, status)
     assert transcript.subagent_updates({"type": "message.part.updated", "properties": {"part": part(1, end)}}) == []
     assert transcript.running_call("msg_1", "call_1") is None
+
+
+def step(output: int, reasoning: int) -> dict[str, Any]:
+    """`output` includes `reasoning`, as in every part of a session."""
+    return {"input": 100, "output": output, "reasoning": reasoning, "cache": {"read": 30, "write": 4}}
+
+
+async def test_each_token_is_of_one_kind_and_the_total_is_their_sum() -> None:
+    turn = EditorTurn("msg_1", step_tokens=[step(50, 20), step(7, 0)])
+    usage = turn.usage()
+    assert usage is not None
+    kinds = (usage.input_tokens, usage.output_tokens, usage.thought_tokens, usage.cached_read_tokens, usage.cached_write_tokens)
+    assert kinds == (200, 37, 20, 60, 8) and usage.total_tokens == sum(kinds) == 325
+
+
+def test_the_window_holds_reasoning_once() -> None:
+    assert context_used(step(50, 20)) == 184
