@@ -5,7 +5,6 @@ then, nothing of others is read or written.
 """
 
 import asyncio
-import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -343,20 +342,6 @@ async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime:
         assert not [each.text for each in answers if SECRET in each.text or "bWFya2VkLXNlY3JldA" in each.text]
         honest = str(await anna.post(path, body))
         assert "own words" in honest or "b3duIHdvcmRz" in honest
-
-
-async def test_what_cannot_be_attached_is_refused_at_once(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        path = f"/session/{(await app.create_session())['id']}/message"
-        os.mkfifo(app.directory / "fifo")
-        (app.directory / "device").symlink_to("/dev/zero")
-        with (app.directory / "large").open("wb") as large:
-            large.truncate(600 * 1024 * 1024)
-        for name in ("fifo", "device", "large"):
-            for mime in ("application/octet-stream", "image/png"):
-                file = {"type": "file", "mime": mime, "url": f"file://{app.directory / name}"}
-                async with asyncio.timeout(20):
-                    await app.post(path, {"parts": [file], "noReply": True}, expect=400)
 
 
 @asynccontextmanager

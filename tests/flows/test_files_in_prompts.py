@@ -163,13 +163,14 @@ async def test_what_cannot_be_attached_is_refused_and_nothing_is_stored(app: Run
     """What is missing, too large, no regular file, of an unknown type, or at a URL that cannot be read."""
     huge, pipe = app.directory / "huge.png", app.directory / "pipe"
     with huge.open("wb") as opened:
-        opened.truncate(21 * 1024 * 1024)
+        opened.truncate(600 * 1024 * 1024)
     os.mkfifo(pipe)
     missing = [file(path) for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none"))]
     odd = [{"type": "file", "mime": "text/plain", "url": url} for url in ("file://[broken", "file:///a%00b")]
     image = {"type": "file", "mime": "image/png", "url": "file:///dev/null"}
+    bytes_of = [file(path, "application/octet-stream") for path in (pipe, huge, Path("/dev/zero"))]
     async with app.events() as events:
-        for part in (*missing, *odd, {"type": "picture", "url": "x"}, image, file(pipe, "image/png")):
+        for part in (*missing, *odd, {"type": "picture", "url": "x"}, image, file(pipe, "image/png"), *bytes_of):
             refused = await send(app, session, text_part("See"), part, expect=400)
             assert part not in missing or refused["name"] == "BadRequest"
         assert "20 MiB" in json.dumps(await send(app, session, file(huge, "image/png"), expect=400))
