@@ -17,6 +17,8 @@ http://169.254.169.254/latest http://0xc0586301/hook http://192.88.25345/hook ht
 http://[::ffff:192.88.99.7]/hook http://localhost:9/ http://localhost.:9/ http://LOCALHOST:9/
 """
 NO_ADDRESSES = [*_ADDRESSES.split(), "https://93.184.216.34:99999/hook", "no address", "https://93.184.216.34/" + "x" * 2000]
+NO_SECRETS = ["", "whsec_", "whsec_short", "whsec_c2hvcnQ=", "QUFB" * 8, "whsec_***", "whsec_" + "QUFB" * 40]
+NO_EVENTS = ["", "session", "session.gone", "nothing.*", "ses*", "*.idle", "session.idle*", "server.heartbeat"]
 HOOK = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
 EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
 KEY = "sk-marked-secret-0123456789"
@@ -175,8 +177,9 @@ FIRST: list[Row] = [
     *each("POST /tui/publish", "tui.prompt.append.properties.text", {"type": "tui.prompt.append", "properties": {}}),
     # Webhooks.
     *[("POST /webhook", {**HOOK, "url": url}, 400, "url") for url in NO_ADDRESSES],
-    *wrong("POST /webhook", HOOK, events=[], secret="whsec_short", sessionID="no session"),
-    *each("POST /webhook", "events.0", {**HOOK, "events": ["session.gone"]}),
+    *wrong("POST /webhook", HOOK, events=[], sessionID="no session"),
+    *[("POST /webhook", {**HOOK, "secret": secret}, 400, "secret") for secret in NO_SECRETS],
+    *[("POST /webhook", {**HOOK, "events": [pattern]}, 400, "events.0") for pattern in NO_EVENTS],
     *each("POST /webhook", "events.1", {**HOOK, "events": ["session.idle", "message.part.delta"]}),
     *each("POST /webhook", "NotFoundError", {**HOOK, "sessionID": "ses_unknown"}, status=404),
     *each("POST /webhook", "DirectoryForbiddenError", {**HOOK, "directory": "/etc"}, status=403),
