@@ -58,7 +58,11 @@ async def test_a_text_file_is_read_for_the_model_and_counts_as_read(app: Running
 RANGES: dict[str, tuple[dict[str, int], int, int]] = {
     "?start=2&end=3": ({"offset": 1, "limit": 2}, 2, 3),
     "?start=9": ({"offset": 8}, 9, 10),
-    "?start=x&end=3": ({}, 1, 10),
+    "?start=0&end=4": ({"offset": 0, "limit": 4}, 1, 4),
+    "?start=5&end=5": ({"offset": 4, "limit": 1}, 5, 5),
+    "?start=9&end=2": ({"offset": 8, "limit": 1}, 9, 9),
+    **dict.fromkeys(("?start=2&end=x", f"?start=2&end={'9' * 5000}"), ({"offset": 1}, 2, 10)),
+    **dict.fromkeys(("?end=3", "?start=x&end=3", "?start=-2", "?start=²", f"?start={'9' * 20}&end=3"), ({}, 1, 10)),
 }
 
 
@@ -115,11 +119,14 @@ async def test_an_image_or_pdf_is_embedded_also_where_it_claims_to_be_text(app: 
     assert data in str(requests(app)[-1].messages)
 
 
+BROKEN = "data:text/plain;base64,a"
 TEXTS = {
     "data:text/plain;base64," + base64.b64encode("héllo\n".encode()).decode(): "héllo\n",
     "data:text/plain;charset=utf-8;base64," + base64.urlsafe_b64encode(b"\xfb\xff>").decode(): "\ufffd\ufffd>",
-    "data:text/plain,a%20b%0A": "a b\n",
-    "data:text/plain;base64,": "",
+    "data:text/plain;charset=utf-8;base64," + base64.urlsafe_b64encode("ÿ?>".encode()).decode(): "ÿ?>",
+    "data:text/plain;base64,YQ": "a",
+    "data:text/plain,a%20b%C3%BC%0A": "a bü\n",
+    **dict.fromkeys(("data:text/plain;base64,", "data:,"), ""),
 }
 
 
@@ -166,7 +173,7 @@ async def test_what_cannot_be_attached_is_refused_and_nothing_is_stored(app: Run
         opened.truncate(600 * 1024 * 1024)
     os.mkfifo(pipe)
     missing = [file(path) for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none"))]
-    odd = [{"type": "file", "mime": "text/plain", "url": url} for url in ("file://[broken", "file:///a%00b")]
+    odd = [{"type": "file", "mime": "text/plain", "url": url} for url in ("file://[broken", "file:///a%00b", BROKEN)]
     image = {"type": "file", "mime": "image/png", "url": "file:///dev/null"}
     bytes_of = [file(path, "application/octet-stream") for path in (pipe, huge, Path("/dev/zero"))]
     async with app.events() as events:
