@@ -1,10 +1,10 @@
 """Decides whether and when to retry a request to a provider. Pure."""
 
 import email.utils
-import json
 from collections.abc import Mapping
 
 from app.providers.base import ApiFailure, ContextOverflow, ProviderFailure
+from app.util.bounds import parse_json
 
 INITIAL_MS = 2_000
 FACTOR = 2
@@ -35,7 +35,7 @@ def retryable_reason(failure: ProviderFailure) -> str | None:
 def _reason_in_json(message: str) -> str | None:
     """Some providers answer with status 200 or 400 and a body that describes a retryable error."""
     try:
-        body = json.loads(message)
+        body = parse_json(message)
     except ValueError:
         return None
     if not isinstance(body, dict):

@@ -87,6 +87,10 @@ def test_an_error_is_tried_again_if_its_json_says_that_it_passes(body: object, r
         assert (decide_retry(failure, 1, 0, NOW) is None) is (reason is None)
 
 
+def test_an_error_that_is_deep_json_is_not_tried_again() -> None:
+    assert retryable_reason(ApiFailure("[" * 2000, status=400)) is None
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.text(), lambda value: st.lists(value) | st.dictionaries(st.text() | st.just("error"), value)
 )
