@@ -3,9 +3,8 @@ efforts that clients choose from: variant name → the options that it adds to a
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import Any, TypedDict
 
 from app.project.config.flags import Flags
 from app.project.config.parse import deep_merge
@@ -114,8 +113,7 @@ OUTPUT_TOKEN_MAX = 32_000
 """The default limit of an answer, whatever the model allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(TypedDict):
     """None: the provider's own default. The field names are those of ModelRequest."""
 
     temperature: float | None
@@ -142,8 +140,7 @@ def call_options(
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
     cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
-    defaults = (values for name, values in _SAMPLING if re.search(name, model.id.lower()))
-    temperature, top_p, top_k = next(defaults, (None, None, None))
+    temperature, top_p, top_k = _sampling(model.id)
     headers = model.headers
     if model.provider_id.startswith("opencode"):
         headers = {**{f"x-opencode-{name}": value for name, value in (origin or {}).items()}, **headers}
@@ -159,7 +156,9 @@ def call_options(
     )
 
 
-_SAMPLING: tuple[tuple[str, tuple[float | None, float | None, int | None]], ...] = (
+Sampling = tuple[float | None, float | None, int | None]
+
+_SAMPLING: tuple[tuple[str, Sampling], ...] = (
     ("qwen", (0.55, 1, None)),
     ("claude", (None, None, None)),
     ("gemini", (1.0, 0.95, 64)),
@@ -170,6 +169,13 @@ _SAMPLING: tuple[tuple[str, tuple[float | None, float | None, int | None]], ...]
     ("kimi-k2", (0.6, None, None)),
 )
 """OpenCode's defaults by the model's name: temperature, top_p, top_k. The first match counts."""
+
+
+@lru_cache
+def _sampling(model_id: str) -> Sampling:
+    return next((values for name, values in _SAMPLING if re.search(name, model_id.lower())), (None, None, None))
+
+
 _KNOW_TOP_K = (Npm.ANTHROPIC, Npm.OPENROUTER)
 """A server of Chat Completions may refuse a request that has it, and OpenCode leaves it out there."""
 

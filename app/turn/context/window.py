@@ -1,11 +1,9 @@
 """How full a model's window is, by the provider's count or an estimate. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 from app.providers.estimate import estimate_messages
-from app.providers.options import OUTPUT_TOKEN_MAX, call_options
+from app.providers.options import OUTPUT_TOKEN_MAX, CallOptions, call_options
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import Tokens
@@ -51,9 +49,9 @@ def counted(tokens: Tokens) -> int | None:
     return sent + tokens.output if sent else None
 
 
-def request_options(instance: Instance, model: Model, agent: Agent, user: UserMessage, *, small: bool = False) -> dict[str, Any]:
+def request_options(instance: Instance, model: Model, agent: Agent, user: UserMessage, *, small: bool = False) -> CallOptions:
     """`small`: a side task such as a title."""
-    options = call_options(
+    return call_options(
         model,
         agent,
         user.variant,
@@ -68,4 +66,3 @@ def request_options(instance: Instance, model: Model, agent: Agent, user: UserMe
             "client": instance.flags.client,
         },
     )
-    return asdict(options)

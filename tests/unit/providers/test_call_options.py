@@ -1,11 +1,13 @@
 """With what a model is called: sampling, limits, options and headers."""
 
+from types import SimpleNamespace
+
 import pytest
 from fake_provider import model as plain_model
 
 from app.project.config.flags import Flags
 from app.providers.base import Npm
-from app.providers.options import CallOptions, call_options
+from app.providers.options import call_options
 from app.schema.model import Agent, Capabilities, Model, ModelLimit
 
 
@@ -18,8 +20,8 @@ def agent(**fields: object) -> Agent:
     return Agent.model_validate({"name": "build", "mode": "primary", "permission": [], **fields})
 
 
-def call(of: Model, by: Agent | None = None, variant: str | None = None, **more: object) -> CallOptions:
-    return call_options(of, by or agent(), variant, session_id="ses_1", **{"flags": Flags(), **more})
+def call(of: Model, by: Agent | None = None, variant: str | None = None, **more: object) -> SimpleNamespace:
+    return SimpleNamespace(**call_options(of, by or agent(), variant, session_id="ses_1", **{"flags": Flags(), **more}))
 
 
 SAMPLING = {
