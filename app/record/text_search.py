@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,9 +176,10 @@ class TextFilter:
     until: float | None = None
 
 
-def find_texts(connection: Connection, wanted: TextFilter) -> Sequence[Row[Any]]:
-    """The parts in which all words occur, newest first, with `role` and `time`, and the body of their `session`."""
-    return connection.execute(_FOUND.where(PART_TEXT.c.part_seq.in_(_seqs(connection, wanted)))).all()
+def find_texts(connection: Connection, wanted: TextFilter) -> Iterable[Row[Any]]:
+    """The parts in which all words occur, newest first, with `role` and `time`, and the body of their `session`. To be read one
+    by one, while the connection is there: a hundred of the largest would take gigabytes."""
+    return connection.execute(_FOUND.where(PART_TEXT.c.part_seq.in_(_seqs(connection, wanted))))
 
 
 _FOUND: Select[Any] = (

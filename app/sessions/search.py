@@ -1,15 +1,15 @@
 """Finding messages by their words."""
 
-import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
-from app.record import text_search
 from app.record.tables import parsed
-from app.record.text_search import JOINED, TextFilter, fold
+from app.record.text_search import JOINED, TextFilter, find_texts, fold
 from app.schema.session import FoundPart
 from app.sessions.rows import encode, searched_text
 from app.sessions.store import Store
@@ -27,10 +27,9 @@ def words_of(query: str) -> list[str]:
 async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
     """Newest first, with the cursor (`before`) of the next page; None on the last page."""
     asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
-    rows = await store.query(text_search.find_texts, asked)
-    page = rows[: wanted.limit]
-    results = await asyncio.to_thread(lambda: [_found_part(row, words) for row in page])
-    return results, page[-1].seq if len(rows) > wanted.limit else None
+    found = await store.query(lambda connection: [(_found_part(row, words), row.seq) for row in find_texts(connection, asked)])
+    page = found[: wanted.limit]
+    return [part for part, _ in page], page[-1][1] if len(found) > wanted.limit else None
 
 
 def _found_part(row: Any, words: Sequence[str]) -> FoundPart:
@@ -75,11 +74,21 @@ def _folded(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _occurrences(text: str, words: Sequence[str]) -> Iterator[Occurrence]:
+    """In their order; of several that begin at one place the longest. They are found by `find`, in the time of reading the text:
+    a pattern compares all words at each place, and lets no other thread run meanwhile."""
     folded, spans = _folded(text)
-    pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
-    for found in pattern.finditer(folded):
-        start, end = found.span(1)
-        yield (spans[start][0], spans[end - 1][1], found[1]) if spans else (start, end, found[1])
+    begun = -1
+    for start, word in merge(*(_places(folded, word) for word in sorted(words, key=len, reverse=True)), key=itemgetter(0)):
+        if start != begun:
+            begun, end = start, start + len(word)
+            yield (spans[start][0], spans[end - 1][1], word) if spans else (start, end, word)
+
+
+def _places(text: str, word: str) -> Iterator[tuple[int, str]]:
+    at = text.find(word)
+    while at >= 0:
+        yield at, word
+        at = text.find(word, at + 1)
 
 
 def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:

@@ -1,7 +1,9 @@
 """Searching messages over HTTP, in SQLite and in PostgreSQL."""
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from turns import call, say
 from app.record import tables
 from app.schema.part import TextPart
 from app.sessions.live_parts import LivePart
+from app.sessions.search import snippet
 
 TURN = [{"reasoning": "Perhaps the lighthouse."}, call("read", filePath="a.txt")]
 ANSWER = "The file greets the world."
@@ -92,6 +95,14 @@ async def test_words_of_many_languages_and_of_hostile_queries_are_found(app: Run
         assert await texts(app, query, sessionID=session) == []
         await put(app, f"quite {query} plain", session)
         assert len(await texts(app, query, sessionID=session)) == 1
+
+
+def test_words_that_nearly_occur_everywhere_hold_nobody_up() -> None:
+    words = [*("a" * 46 + last for last in ascii_lowercase[1:20]), "zzz"]
+    began = time.thread_time()
+    shown, _ = snippet("a" * 3_000_000 + " ".join(words), words)
+    assert shown.endswith("zzz")
+    assert time.thread_time() - began < 1  # 7 s by a pattern of the words, in which no other thread runs
 
 
 async def test_what_a_turn_says_thinks_and_does_is_found(app: RunningApp) -> None:

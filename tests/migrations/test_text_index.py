@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,8 +47,7 @@ async def tidy(database: Database) -> None:
 
 
 async def found(database: Database, word: str) -> list[str]:
-    rows = await database.read(lambda connection: find_texts(connection, TextFilter((word,), 2_000)))
-    return [row.id for row in rows]
+    return await database.read(lambda connection: [row.id for row in find_texts(connection, TextFilter((word,), 2_000))])
 
 
 async def test_all_texts_are_found_and_those_of_then_can_go(database: Database) -> None:
@@ -84,7 +82,8 @@ async def test_the_parts_of_an_old_database_are_found(database: Database) -> Non
     upgrade(database.engine)
     await tidy(database)
     for number in (0, many // 2 - 1, many // 2 + 1, many - 1):
-        [row] = await database.read(partial(find_texts, wanted=TextFilter((f"w{number}x",), 2)))
+        wanted = TextFilter((f"w{number}x",), 2)
+        [row] = await database.read(lambda connection, wanted=wanted: list(find_texts(connection, wanted)))
         assert (row.id, row.time, row.role) == (f"prt_{number}", 7, "user")
     assert await found(database, f"w{many // 2}x") == []
     assert len(await found(database, encode("吃饭"))) == many - 1

@@ -52,7 +52,7 @@ async def put(storage: Storage, texts: list[str]) -> None:
 
 async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -> list[str]:
     asked = TextFilter(tuple(map(encode, words)), limit, **wanted)
-    return [row.id for row in await storage.database.read(lambda connection: find_texts(connection, asked))]
+    return await storage.database.read(lambda connection: [row.id for row in find_texts(connection, asked)])
 
 
 async def plan(storage: Storage, *words: str, **wanted: Any) -> str:
