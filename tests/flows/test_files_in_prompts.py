@@ -181,6 +181,8 @@ async def test_what_cannot_be_attached_is_refused_and_nothing_is_stored(app: Run
             refused = await send(app, session, text_part("See"), part, expect=400)
             assert part not in missing or refused["name"] == "BadRequest"
         assert "20 MiB" in json.dumps(await send(app, session, file(huge, "image/png"), expect=400))
+        os.truncate(huge, 20 * 1024 * 1024)
+        assert "64 MiB" in json.dumps(await send(app, session, *3 * [file(huge, "image/png")], expect=413))
         assert events.types == ["server.connected"]
     assert await app.messages(session) == []
     assert types(await send(app, session, file(pipe))) == ["text", "text"], "a FIFO does not hold the prompt up"

@@ -4,14 +4,14 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 
 from app.project.location import Location
 from app.record.engine import Connection
 from app.record.repositories import message_rows
 from app.record.writer import Lease
-from app.schema.errors import BadRequest, Conflict, TooManyPrompts
+from app.schema.errors import BadRequest, Conflict, TooLarge, TooManyPrompts
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.part import Part
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.sessions.revert import remove_reverted
@@ -24,6 +24,9 @@ from app.turn import hooks
 from app.turn.intake.prompt_parts import PromptParts
 from app.util import clock, ids
 from app.workspace.instance import Instance
+
+MAX_PROMPT_BYTES = 64 * 1024 * 1024
+"""Of the parts of a prompt, with the files that it names: more than providers take in a request."""
 
 MAX_RETRIES = 10
 """For an answer that does not have the form that the prompt asks for."""
@@ -65,9 +68,20 @@ class Intake:
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
         message = _message(instance, prompted, prompt)
-        pieces = await asyncio.gather(*(self._parts.of(instance, message, part) for part in prompt.parts))
-        complete = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+        parts = await self._read_parts(instance, message, prompt)
+        complete = MessageWithParts.model_construct(info=message, parts=parts)
         return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, complete))
+
+    async def _read_parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> list[Part]:
+        """One part after the other: a few letters name a large file, a thousand times if they like. Raises TooLarge."""
+        parts, size = list[Part](), 0
+        for wanted in prompt.parts:
+            read = await self._parts.of(instance, message, wanted)
+            size += sum(len(part.wire_json()) for part in read)
+            if size > MAX_PROMPT_BYTES:
+                raise TooLarge(f"A prompt, with the files that it names, may have at most {MAX_PROMPT_BYTES // 2**20} MiB.")
+            parts += read
+        return parts
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
         """Stores a queued prompt whose directory may be out of use. Raises NotFound."""
