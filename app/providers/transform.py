@@ -31,6 +31,8 @@ Messages = tuple[ModelMessage, ...]
 
 MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
 """Without files: three million tokens, which no model takes, whatever its provider counts and its configuration says."""
+MAX_BYTES_OF_FILES = 64 * 1024 * 1024
+"""In base64: more than providers take in a request."""
 _MISTRAL_ID_LENGTH = 9
 _GOOGLE_THINKING = {"thinkingBudget": "thinking_budget", "thinkingLevel": "thinking_level"}
 _FILLER = AssistantTurn((TextBlock("Done."),))
@@ -43,9 +45,11 @@ _NOOP = ToolSpec(
 
 def prepare(request: ModelRequest, provider_options: Mapping[str, Any] | None = None) -> ModelRequest:
     """The request as this provider and model accept it. Raises ContextOverflow for one that no model takes."""
-    model = request.model
-    if sum(_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+    model, blocks = request.model, [block for message in request.messages for block in message.content]
+    if sum(map(_size, blocks)) > MAX_CONVERSATION_BYTES:
         raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
+    if sum(map(_size_of_files, blocks)) > MAX_BYTES_OF_FILES:
+        raise ContextOverflow(f"The files of the conversation have more than {MAX_BYTES_OF_FILES} bytes")
     return replace(
         _for_google(request) if model.api.npm == Npm.GOOGLE else request,
         messages=prepare_messages(model, request.messages),
@@ -61,6 +65,16 @@ def _size(block: Block) -> int:
             return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
         case _:
             return text_bytes(block.text)
+
+
+def _size_of_files(block: Block) -> int:
+    match block:
+        case FileBlock(url=url):
+            return len(url)
+        case ToolResultBlock(files=files):
+            return sum(map(_size_of_files, files))
+        case _:
+            return 0
 
 
 def _for_google(request: ModelRequest) -> ModelRequest:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from app.events.telemetry.observer import ToolCallEnd, ToolCallRecord
 from app.permissions.questions import QuestionRejected
@@ -34,6 +35,7 @@ from app.tools.base import (
     ToolResult,
     ToolTimeout,
 )
+from app.tools.builtin.conversation import BatchTool
 from app.tools.structured_output import STRUCTURED_OUTPUT
 from app.tools.text_file import json_text, json_value
 from app.turn import hooks
@@ -50,6 +52,11 @@ log = logging.getLogger(__name__)
 INVALID = "invalid"
 _BOUNDED = (INVALID, STRUCTURED_OUTPUT)
 """The turn itself gives up after several of these calls."""
+
+RUN_AT_ONCE = 10
+"""Calls of a step; an answer may have 200, and each may hold a file of ten megabytes several times."""
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Of the metadata and attached files of a step's results, such as the texts before and after an edit."""
 
 
 class ToolRun:
@@ -178,6 +185,8 @@ class ToolCalls:
     blocked: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUN_AT_ONCE), init=False)
+    _kept_bytes: int = field(default=0, init=False)
     _running: TaskSet = field(default_factory=TaskSet, init=False)
 
     @cached_property
@@ -245,7 +254,7 @@ class ToolCalls:
         record = ToolCallRecord(part.session_id, part.tool, part.call_id, part.state.input)
         with self.ctx.services.observer.tool_call(record):
             try:
-                result = await self._bounded(await self._execute(part, looping))
+                result = self._kept(await self._bounded(await self._execute(part, looping)))
                 self.writer.tool_completed(part, result)
             except (PermissionNotGranted, QuestionRejected, ToolError) as error:
                 if isinstance(error, ToolTimeout):
@@ -277,7 +286,8 @@ class ToolCalls:
             arguments = tool.parameters.model_validate(await hooks.tool_args(self.ctx.hooks, part))
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
-        result = await tool.execute(arguments, context)
+        async with nullcontext() if tool.id == BatchTool.id else self._slots:  # the calls of a batch wait for theirs
+            result = await tool.execute(arguments, context)
         named = {"title": json_text(result.title), "output": json_text(result.output), "metadata": json_value(result.metadata)}
         return await hooks.tool_result(self.ctx.hooks, part, replace(result, **named))
 
@@ -302,6 +312,15 @@ class ToolCalls:
         if bounded.output_path:
             metadata["outputPath"] = str(bounded.output_path)
         return replace(result, output=bounded.text, metadata=metadata)
+
+    def _kept(self, result: ToolResult) -> ToolResult:
+        """The result, its text alone where the step's results would have more than MAX_KEPT_BYTES with the rest."""
+        size = len(to_json(result.metadata)) + sum(len(file.url) for file in result.attachments)
+        if self._kept_bytes + size <= MAX_KEPT_BYTES:
+            self._kept_bytes += size
+            return result
+        note = "\n\n(Its files are left out: the calls of this step have too many large ones. Call it again alone.)"
+        return replace(result, output=result.output + note if result.attachments else result.output, metadata={}, attachments=[])
 
 
 def _log_timeout(part: ToolPart, what: str) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from sse_reader import Received
 from turns import assert_finished, bash, call, parts, pending, reply, requests, say, states, talking, texts, tools, types, write
 
 from app.providers.base import ToolCallBlock, ToolResultBlock
+from app.turn import tool_calls
 
 UNTIL_GO = "while [ ! -e go ]; do sleep 0.02; done"
 
@@ -65,6 +67,29 @@ async def test_calls_of_a_step_run_at_the_same_time(tmp_path: Path) -> None:
         _, step, _ = await app.messages(session)
     assert [tool["state"]["output"].strip() for tool in tools(step)] == ["met", "met"]
     assert [tool["callID"] for tool in tools(step)] == ["c1", "c2"]
+
+
+async def test_of_many_calls_ten_run_at_the_same_time(tmp_path: Path) -> None:
+    calls = [bash(f"mkdir run.{n}; sleep 0.4; ls | grep -c run; rmdir run.{n}", f"c{n}") for n in range(14)]
+    async with talking(tmp_path, turns=[calls, [say()]]) as (app, session):
+        await app.prompt(session, "Run")
+        _, step, _ = await app.messages(session)
+    ran = [int(tool["state"]["output"]) for tool in tools(step)]
+    assert len(ran) == 14 and max(ran) <= 10
+
+
+async def test_large_files_and_metadata_of_a_step_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MAX_KEPT_BYTES", 100_000)
+    reads = [call("read", f"c{n}", filePath="a.png", offset=n) for n in range(2)]
+    writes = [call("write", f"c{n}", filePath="a.txt", content=f"{n}" * 25_000) for n in range(2, 4)]
+    async with talking(tmp_path, turns=[reads, [call("read", filePath="a.txt")], writes, [say()]]) as (app, session):
+        (app.directory / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50_000))
+        await app.prompt(session, "Look")
+        _, first, _, second, _ = await app.messages(session)
+    kept, left_out = sorted((tool["state"] for tool in tools(first)), key=lambda state: len(state["output"]))
+    assert kept["attachments"] and "attachments" not in left_out and "left out" in left_out["output"]
+    assert sorted("filediff" in tool["state"]["metadata"] for tool in tools(second)) == [False, True]
+    assert all(tool["state"]["status"] == "completed" for tool in tools(second))
 
 
 async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) -> None:

@@ -202,5 +202,9 @@ def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.Monk
     monkeypatch.setattr(transform, "MAX_CONVERSATION_BYTES", 100_000)
     with pytest.raises(base.ContextOverflow, match="100000 bytes"):
         transform.prepare(ask(messages=tuple(turns)))
-    image = user("Look", base.FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000))
-    assert transform.prepare(ask(messages=(*turns[1:], image, image))), "files may be large"
+    image = base.FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)
+    seen = (*turns[1:], user("Look", image), base.ToolTurn((base.ToolResultBlock("c", "read", "An image.", files=(image,)),)))
+    assert transform.prepare(ask(messages=seen)), "files may be large"
+    monkeypatch.setattr(transform, "MAX_BYTES_OF_FILES", 2_000_000)
+    with pytest.raises(base.ContextOverflow, match="files"):
+        transform.prepare(ask(messages=seen))
