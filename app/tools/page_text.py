@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup
 
-MAX_MEMORY_BYTES = 2 * 1024**3
+MAX_MEMORY_BYTES = 1024**3
 MAX_CHARACTERS = 5_000_000
 """Of the text, which may be longer than the page."""
 

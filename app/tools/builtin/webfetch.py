@@ -7,6 +7,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import Annotated, Literal
+from weakref import WeakValueDictionary
 
 from pydantic import Field
 
@@ -16,12 +17,15 @@ from app.tools import page_text, process
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tools.web import AddressDenied, FetchFailed, PinnedRequests, WebPage, fetch
 from app.util import environment, processes
+from app.util.shared_threads import WORKING_FOR
 
 PageFormat = Literal["text", "markdown", "html"]
 
 DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 120.0
 MAX_BYTES = 5 * 1024 * 1024
+CONVERTED_AT_ONCE = 2
+"""Pages of a user. Of one that is made for it the converter takes MAX_MEMORY_BYTES, until the call's time is over."""
 _BROWSER = "Mozilla/5.0 (compatible; Opensession)"
 _ACCEPT: dict[PageFormat, str] = {
     "markdown": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
@@ -62,6 +66,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
 
     def __init__(self, requests: PinnedRequests) -> None:
         self._requests = requests
+        self._converting = WeakValueDictionary[str, asyncio.Semaphore]()
 
     async def execute(self, args: WebFetchParameters, ctx: ToolContext) -> ToolResult:
         if not args.url.lower().startswith(("http://", "https://")):
@@ -74,12 +79,17 @@ class WebFetchTool(Tool[WebFetchParameters]):
             async with asyncio.timeout(seconds):
                 page = await fetch(self._requests, args.url, headers, MAX_BYTES)
                 text = await asyncio.to_thread(_decode, page)
-                output = await _convert(text, args.format) if args.format != "html" and _is_html(page) else text
+                output = await self._convert(text, args.format) if args.format != "html" and _is_html(page) else text
         except TimeoutError:
             raise ToolTimeout(f"{args.url} did not answer within {seconds:g} seconds") from None
         except (FetchFailed, AddressDenied) as error:
             raise ToolError(str(error)) from error
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
+
+    async def _convert(self, html: str, wanted: PageFormat) -> str:
+        """Waits for other pages of the user. Raises ToolError."""
+        async with self._converting.setdefault(WORKING_FOR.get().user, asyncio.Semaphore(CONVERTED_AT_ONCE)):
+            return await _convert(html, wanted)
 
 
 async def _convert(html: str, wanted: PageFormat) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_address
 from pathlib import Path
 
+import psutil
 import pytest
 from tool_host import FakeHost, run
 
@@ -305,6 +306,18 @@ async def test_markup_that_takes_hours_is_given_up_and_holds_nobody_up(ctx: Tool
     with pytest.raises(ToolError, match="within 2 seconds"):
         await fetching
     assert time.monotonic() - began < 4
+
+
+async def test_two_pages_of_a_user_are_converted_at_a_time(ctx: ToolContext, site: Site) -> None:
+    site.pages["/"] = answer(b"<a" + b" " * 100_000, "text/html")
+    tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1")))
+    fetching = [asyncio.create_task(run(tool, ctx, url=site.url("/"), timeout=2)) for _ in range(6)]
+    converters = 0
+    while not all(task.done() for task in fetching):
+        await asyncio.sleep(0.05)
+        converters = max(converters, len(psutil.Process().children()))
+    assert 0 < converters <= 2
+    assert all(isinstance(task.exception(), ToolError) for task in fetching)
 
 
 # What HTML becomes.
