@@ -178,7 +178,7 @@ async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> N
 async def test_what_a_provider_does_not_count_is_estimated(usage: base.Usage, least: int) -> None:
     async def send(request: base.ModelRequest) -> AsyncGenerator[base.StreamEvent, None]:
         yield base.StreamStart()
-        yield base.TextDelta("text-1", "x" * 40_000)
+        yield base.BlockDelta("text", "text-1", "x" * 40_000)
         yield base.ToolCall("call-1", "write", {"content": "x" * 40_000})
         yield base.Finish("tool-calls", usage)
 
