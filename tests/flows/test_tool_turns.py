@@ -168,7 +168,9 @@ async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
         wrote, read = await states(app, session)
     assert updated.properties == {"sessionID": session, "todos": todos}
     assert wrote["title"] == read["title"] == "2 todos", "that are not done"
-    assert read["metadata"]["todos"] == todos and wrote["output"] == json.dumps(todos, indent=2, ensure_ascii=False)
+    assert read["metadata"]["todos"] == todos and wrote["output"] == json.dumps(
+        read["metadata"]["todos"], indent=2, ensure_ascii=False
+    )
 
 
 async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path) -> None:
