@@ -109,11 +109,12 @@ async def test_others_are_answered_while_the_description_is_made(app: RunningApp
 
 
 async def test_a_clients_log_entry_is_written_down(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "client"):
-        entry = {"service": "tui", "level": "warn", "message": "two\nlines", "extra": {"k": "v"}}
-        assert await app.post("/log", entry) is True
-    [record] = [record for record in caplog.records if record.name == "client"]
-    assert record.levelno == logging.WARNING and "\n" not in record.getMessage()
+    with caplog.at_level(logging.DEBUG, "client"):
+        for message, level in (("line\r\nINFO forged entry", "warn"), ("x" * 100_000, "debug")):
+            assert await app.post("/log", {"service": "tui", "level": level, "message": message, "extra": {"a": 1}}) is True
+    first, second = [record for record in caplog.records if record.name == "client"]
+    assert first.levelno == logging.WARNING and "\n" not in first.getMessage() and "\r" not in first.getMessage()
+    assert "'a': 1" in first.getMessage() and len(second.getMessage()) <= 4000
 
 
 async def test_a_disposed_directory_forgets_nothing_that_is_stored_and_leaves_no_lock_and_no_root(app: RunningApp) -> None:

@@ -19,6 +19,7 @@ http://[::ffff:192.88.99.7]/hook http://localhost:9/ http://localhost.:9/ http:/
 NO_ADDRESSES = [*_ADDRESSES.split(), "https://93.184.216.34:99999/hook", "no address", "https://93.184.216.34/" + "x" * 2000]
 NO_SECRETS = ["", "whsec_", "whsec_short", "whsec_c2hvcnQ=", "QUFB" * 8, "whsec_***", "whsec_" + "QUFB" * 40]
 NO_EVENTS = ["", "session", "session.gone", "nothing.*", "ses*", "*.idle", "session.idle*", "server.heartbeat"]
+WRONG_VARIABLES = [("A", 5), ("A", "x\0y"), *((name, "x") for name in ("", "A=B", "-S", "A\0", "1A"))]
 HOOK = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
 EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
 KEY = "sk-marked-secret-0123456789"
@@ -114,7 +115,14 @@ FIRST: list[Row] = [
     # Configuration and keys.
     *each("PATCH /config", "model", {"model": 1}),
     *each("PATCH /config", "permission.bash", {"permission": {"bash": "maybe"}}),
-    *each("PATCH /config", "BadRequest", [], "x"),
+    *each("PATCH /config", "server.port", {"server": {"port": "x"}}),
+    *each("PATCH /config", "agent", {"agent": []}),
+    *[("PATCH /config", {"plugin": [name]}, 400, "plugin.0") for name in ("./a\0.py", "file:///a%00.py", "file://[a.py")],
+    *each("PATCH /config", "skills.paths.1", {"skills": {"paths": ["b", "a\0"]}}),
+    *each("PATCH /config", "instructions.0", {"instructions": ["a\0"]}),
+    *each("PATCH /config", "sandbox.read.0", {"sandbox": {"read": ["/a\0"]}}),
+    *each("PATCH /config", "formatter.x.environment.A", {"formatter": {"x": {"environment": {"A": "\0"}}}}),
+    *each("PATCH /config", "BadRequest", [], "x", {"nope": 1}),
     *each("PATCH /global/config", "model", {"model": 1}),
     *each("PATCH /global/config", "BadRequest", {"unknown": 1}),
     *each("PATCH /global/config", "BadRequest", [], "x"),
@@ -163,10 +171,10 @@ FIRST: list[Row] = [
     *refused(
         404, "NotFoundError", "POST /mcp/nobody/auth/callback", "GET /mcp/oauth/callback?code=x&state=y", body={"code": "x"}
     ),
-    *wrong("POST /pty", {}, title=5, args="x", cwd="none"),
+    *wrong("POST /pty", {}, title=5, args="x"),
     *wrong("POST /pty", {}, args=["a\0b"]),
-    *each("POST /pty", "env.A", {"env": {"A": 5}}),
-    *each("POST /pty", "env.A=B", {"env": {"A=B": "x"}}),
+    *each("POST /pty", "cwd", *({"cwd": directory} for directory in ("none", "a.txt", "x\0y", 300 * "x"))),
+    *[("POST /pty", {"env": {name: value}}, 400, f"env.{name}") for name, value in WRONG_VARIABLES],
     *[("POST /pty", {"cwd": outside}, 403, "DirectoryForbiddenError") for outside in ("/", "/etc", "..", "../..", "/etc/../etc")],
     *each("POST /tui/append-prompt", "text", {}),
     *wrong("POST /tui/execute-command", {}, command=3),

@@ -198,6 +198,7 @@ WRONG_LOGINS: list[dict[str, str]] = [
     {},
     *map(basic, ("me:wrong", "other:right", "me:", "me:righ", ":right", "right", "opencode:right")),
     *({"authorization": value} for value in ("Bearer right", "Basic right", "Basic", "Basic ÿ", "")),
+    *({"authorization": value} for value in ("Basic ====", "basic " + "A" * 10_000, "Digest x", "Bearer ÿ", "Bearer")),
 ]
 OUTSIDE = ("/s/../session", "/s/%2e%2e/session", "/s/..%2fsession", "/s//session", "//s/x/session", "/s/x/../../session")
 

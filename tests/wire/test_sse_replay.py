@@ -209,13 +209,16 @@ async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothin
     assert picture.texts == {part["id"]: part["text"] for message in stored for part in message["parts"] if "text" in part}
 
 
+NEVER_GIVEN = [*["1", "999999", "0x10", "nonsense", "-1", "１２", "evt_", "evt_1"], "9" * 30, f"evt_{0:026}x", f"evt_{0:025}Z"]
+
+
 async def test_a_cursor_that_was_never_given_or_is_forgotten_is_answered_with_a_resync(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         for _ in range(3):
             await app.create_session()
         newest = await app.services.replay.head()
         await app.services.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 2))
-        for cursor in ("1", "999999", "0x10", "nonsense", "-1", "9" * 30, "１２"):
+        for cursor in NEVER_GIVEN:
             async with app.client.stream("GET", "/event", headers={b"last-event-id": cursor.encode()}) as response:
                 events = EventReader(response)
                 resync = await events.until("server.resync")

@@ -1,13 +1,12 @@
-"""Which values of a tree are secret, the log of what clients say, and where things live."""
+"""Which values of a tree are secret, and where things live."""
 
 import base64
-import logging
 from pathlib import Path
 
 import pytest
 
 from app.util import environment
-from app.util.secrets import MASK, client_log, masked, redacted, secrets_of, without_secrets, words_of_secrets
+from app.util.secrets import MASK, masked, redacted, secrets_of, without_secrets, words_of_secrets
 
 
 def basic(login: str) -> str:
@@ -80,15 +79,6 @@ def test_headers_and_logins_in_addresses_are_masked_at_any_depth() -> None:
     hidden = {"headers": {"X-Key": MASK, "X-Team": MASK}, "url": f"https://{MASK}@host/v1?{MASK}"}
     assert masked(value) == {"a": [hidden]}
     assert without_secrets(value) == {"a": [{"url": "https://host/v1"}]}
-
-
-def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "client"):
-        client_log("svc", "warn", "line\r\nINFO forged entry", {"a": 1})
-        client_log("svc", "debug", "x" * 100_000, None)
-    first, second = caplog.records
-    assert first.levelno == logging.WARNING and "\n" not in first.getMessage() and "\r" not in first.getMessage()
-    assert "'a': 1" in first.getMessage() and len(second.getMessage()) <= 4000
 
 
 def test_a_folder_is_below_home_unless_its_variable_says_otherwise(

@@ -1,6 +1,5 @@
 """The ids that clients remember events by."""
 
-import pytest
 from bus_parts import named
 
 from app.events.bus.base import NEVER_GIVEN, EventId, read_cursor
@@ -16,16 +15,6 @@ def test_ids_are_the_same_each_time_and_ascend_in_the_order_in_which_events_are_
     sent = [make(seq) for seq in (7, 8, 10**15) for make in (EventId, EventId.behind, EventId.behind)]
     texts = [wire(event_id) for event_id in sent]
     assert sorted(set(texts)) == texts and {len(text) for text in texts} == {30}
-
-
-@pytest.mark.parametrize("seq", [0, 1, 255, 10**15])
-def test_who_remembers_an_event_resumes_behind_it(seq: int) -> None:
-    assert [read_cursor(each).seq for each in (wire(EventId(seq)), wire(EventId.behind(seq)), str(seq))] == [seq] * 3
-
-
-@pytest.mark.parametrize("made_up", ["", "evt_", "evt_1", f"evt_{0:026}x", f"evt_{0:025}Z", "-1"])
-def test_an_id_that_was_never_given_reads_as_too_old(made_up: str) -> None:
-    assert read_cursor(made_up).seq == NEVER_GIVEN
 
 
 def test_an_event_that_is_not_of_the_journal_is_behind_what_was_sent_before_it() -> None:
