@@ -67,7 +67,7 @@ async def test_a_stored_key_connects_its_provider_in_a_file_of_its_owners_alone(
     for number in range(2):
         assert await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"}) is True
         [path] = app.data_dir.glob("auth.json*")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert [stat.S_IMODE(file.stat().st_mode) for file in (path, app.data_dir / "auth.lock")] == [0o600] * 2
     assert "anthropic" in (await app.get("/provider"))["connected"]
     await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f" {SECRET}\n"})
     assert json.loads(path.read_text())["anthropic"]["key"] == SECRET

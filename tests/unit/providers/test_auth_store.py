@@ -1,6 +1,4 @@
 import json
-import os
-import stat
 from pathlib import Path
 
 from app.providers.connected import AuthStore, key_variables
@@ -34,16 +32,6 @@ def test_what_is_set_is_there_for_the_next_process(tmp_path):
     store.set("o", login)
     assert AuthStore(tmp_path / "data").get("o") == login
     assert json.loads((tmp_path / "data" / "auth.json").read_text())["o"]["accountId"] == "acc"
-
-
-def test_only_the_owner_may_read_it(tmp_path):
-    old = os.umask(0)
-    try:
-        AuthStore(tmp_path).set("a", ApiAuth(key="k"))
-    finally:
-        os.umask(old)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == {"auth.json": 0o600, "auth.lock": 0o600}
 
 
 def test_setting_or_removing_one_keeps_the_others_even_those_it_cannot_read(tmp_path):
