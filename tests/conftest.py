@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from figures import figure, pytest_terminal_summary
 
+from app.util import clock
+
 __all__ = ["figure", "pytest_terminal_summary"]
 
 if TYPE_CHECKING:
@@ -60,14 +62,16 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch, homes: Path) -> Path:
-    """No flags, no keys, and an empty home; the keys and configuration of whoever runs the tests change nothing."""
+def plain_environment(monkeypatch: pytest.MonkeyPatch, homes: Path) -> Iterator[Path]:
+    """No flags, no keys, and an empty home; the keys and configuration of whoever runs the tests change nothing. A clock that the
+    test has set is the machine's again."""
     for name in os.environ:
         if name.startswith(CONFIGURING) or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
     home = Path(mkdtemp(dir=homes))
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
-    return home
+    yield home
+    clock.set_source()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 wraps; the server is restarted meanwhile, and clients name messages by clocks of their own."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,10 +74,9 @@ def conversation(request: ModelRequest) -> list[str]:
 
 
 @pytest.fixture
-def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets which ids were given, as a restart does. The other tests go on with the ids that they had."""
-    yield lambda: monkeypatch.setattr(ids, "_last_tick", 0)
-    clock.set_source()
+    return lambda: monkeypatch.setattr(ids, "_last_tick", 0)
 
 
 async def ask(app: RunningApp, jumping: JumpingClock, session: str, prompt: str, number: int) -> Message:

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,6 @@ COUNTS = ("session", "message", "part", "part_text", "todo", "session_diff", "sh
 async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path, retention_days=90, **database) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def own_clock() -> Iterator[None]:
-    yield
-    clock.set_source()
 
 
 def pass_days(days: float) -> None:

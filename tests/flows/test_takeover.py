@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,6 @@ from app.turn.runs import recovery
 from app.util import clock
 
 ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}
-
-
-@pytest.fixture(autouse=True)
-def own_clock() -> Iterator[None]:
-    yield
-    clock.set_source()
 
 
 def let_leases_become_stale() -> None:

@@ -87,10 +87,7 @@ NOON = "New session - 2026-01-21T12:53:20.123Z"
 
 def test_a_default_title_says_when_and_is_known_as_one() -> None:
     clock.set_source(lambda: 1_769_000_000.123)
-    try:
-        assert [default_title(child=child) for child in (False, True)] == [NOON, NOON.replace("New", "Child")]
-    finally:
-        clock.set_source()
+    assert [default_title(child=child) for child in (False, True)] == [NOON, NOON.replace("New", "Child")]
     assert is_default_title(default_title(child=False)) and is_default_title(default_title(child=True))
 
 

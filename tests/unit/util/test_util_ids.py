@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,10 +9,8 @@ from app.util import clock, ids
 
 
 @pytest.fixture
-def set_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "_last_tick", 0)
-    yield
-    clock.set_source()
 
 
 @pytest.mark.parametrize(("kind", "prefix"), ids.PREFIXES.items())

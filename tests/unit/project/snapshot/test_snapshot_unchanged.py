@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,9 @@ TWO_MIB = 2 * 1024 * 1024
 
 
 @pytest.fixture
-def an_hour_later() -> Iterator[None]:
+def an_hour_later() -> None:
     """What the test writes lies back far enough to be relied on."""
     clock.set_source(lambda: time.time() + 3600)
-    yield
-    clock.set_source()
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,10 @@ from app.util import clock
 
 
 @pytest.fixture
-def time() -> Iterator[JumpingClock]:
+def time() -> JumpingClock:
     jumping = JumpingClock()
     clock.set_source(lambda: jumping.seconds)
-    yield jumping
-    clock.set_source()
+    return jumping
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -46,10 +46,7 @@ def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt
 @pytest.mark.parametrize(("is_git", "said"), [(True, "yes"), (False, "no")])
 def test_the_environment_says_where_and_when_the_model_works(is_git: bool, said: str) -> None:
     clock.set_source(lambda: 1763726400.0)  # 2025-11-21 12:00 UTC
-    try:
-        block = environment(Location("/home/me/project", "p", "/home/me", is_git=is_git), model("m", api_id="m-2025"))
-    finally:
-        clock.set_source()
+    block = environment(Location("/home/me/project", "p", "/home/me", is_git=is_git), model("m", api_id="m-2025"))
     lines = block.splitlines()
     assert "m-2025" in lines[0] and "acme/m-2025" in lines[0]
     assert lines[2:] == [
