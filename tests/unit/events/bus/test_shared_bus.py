@@ -238,7 +238,7 @@ async def test_who_comes_back_is_given_no_part_whose_end_the_journal_has(
 ) -> None:
     """That end may not have come here yet."""
     links, journal = list[RedisLink](), list[Event]()
-    monkeypatch.setattr(RedisLink, "start", links.append)
+    monkeypatch.setattr(RedisLink, "start", lambda link: links.append(link))
 
     async def number() -> Any:
         return 0
