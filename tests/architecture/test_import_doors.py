@@ -26,6 +26,7 @@ OTHERS = {
     "project/snapshot/maintenance.py": "the server's own repositories",
     "project/snapshot/repository.py": "the server's own repository",
     "project/snapshot/restore.py": "files of the project, from the open directory on and without links",
+    "workspace/attached_file.py": "what a user attaches, judged by what was opened",
     "workspace/instances.py": "a method named open",
     "workspace/workspaces.py": "the server's own notes",
 }

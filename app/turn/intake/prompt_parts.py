@@ -43,10 +43,8 @@ from app.tools.text_file import FileTimes, Stamp
 from app.tools.truncation import OutputStore
 from app.turn.context.history import synthetic_text
 from app.util import ids
-from app.util.project_files import DirectoryReplaced, path_of
+from app.workspace.attached_file import read_attached
 from app.workspace.instance import Instance
-
-MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,9 @@ class _AttachedFile:
     def _file(self, file: FileContent, part_id: str) -> FilePart:
         content = file.model_dump(exclude={"id"})
         return FilePart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, **content)
+
+    async def read(self, path: Path, *, embeds: bool) -> tuple[os.stat_result, bytes]:
+        return await asyncio.to_thread(read_attached, self.instance, path, self.input.url, embeds)
 
     def text(self, text: str) -> TextPart:
         """The model reads this text; users see the file part."""
@@ -151,7 +152,7 @@ class PromptParts:
 
     async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
         embeds = file.input.mime != "text/plain"
-        status, data = await asyncio.to_thread(_look, file, path, embeds)
+        status, data = await file.read(path, embeds=embeds)
         if stat.S_ISDIR(status.st_mode):
             listed, directory = ListParameters(path=str(path)), file.part(mime="application/x-directory")
             return await self._call(file, self.listing, {"path": str(path)}, listed, directory)
@@ -169,7 +170,7 @@ class PromptParts:
         if offset is None or limit != 1 or not servers.is_for(path):
             return offset, limit
         with suppress(BadRequest):  # the file is too long for a language server
-            text = (await asyncio.to_thread(_look, file, path, True))[1].decode("utf-8", "replace")
+            text = (await file.read(path, embeds=True))[1].decode("utf-8", "replace")
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
 
@@ -244,50 +245,6 @@ def data_text(url: str) -> str:
         return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
     except ValueError as error:
         raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
-
-
-def _look(file: _AttachedFile, path: Path, embeds: bool) -> tuple[os.stat_result, bytes]:
-    """Checks the path of the open file, because its name may lead elsewhere each time. Raises BadRequest if the file is not the
-    user's or cannot be attached. The bytes are those of a file that is embedded."""
-    try:
-        _require_visible(file, path, path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
-    except (OSError, ValueError) as error:
-        raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
-    try:
-        _require_visible(file, path, path_of(descriptor))
-        _require_in_place(file)
-        status = os.fstat(descriptor)
-        data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
-        return status, data
-    finally:
-        os.close(descriptor)
-
-
-def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None:
-    if file.instance.hides(place):
-        raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
-
-
-def _require_in_place(file: _AttachedFile) -> None:
-    """Raises BadRequest if another directory has taken the project's place since the work began."""
-    for directory in file.instance.sandbox_workspace.directories():
-        if not directory.is_in_place():
-            raise BadRequest(f"{directory.path}: {DirectoryReplaced(directory.path).strerror}", ["parts"], file.input.url)
-
-
-def _read_bounded(descriptor: int, path: Path) -> bytes:
-    """Raises BadRequest for a file that cannot be embedded: too big, not regular, or not readable."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise BadRequest(f"{path} is not a regular file", ["parts"])
-    try:
-        with open(descriptor, "rb", closefd=False) as opened:
-            data = opened.read(MAX_EMBEDDED_BYTES + 1) or b""
-    except OSError as error:
-        raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
-    if len(data) > MAX_EMBEDDED_BYTES:
-        raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
-    return data
 
 
 def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> TextPart:
