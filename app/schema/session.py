@@ -13,9 +13,10 @@ from app.schema.permission import Ruleset
 
 
 class FileDiff(Wire):
-    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary.
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary, or when
+    those of the diff are too large.
 
-    `patch` is a unified diff, absent when binary. Older diffs, and imported ones, lack it and `status`.
+    `patch` is a unified diff, absent when binary or too large. Older diffs, and imported ones, lack it and `status`.
     """
 
     file: str
@@ -75,7 +76,7 @@ class RevertedFile(Wire):
 
 
 class RevertState(Wire):
-    """A `Revert`, as the second API tells it."""
+    """A `Revert`, as the second API tells it. `files`: the first thousand."""
 
     message_id: str
     part_id: str | None = None

@@ -142,6 +142,7 @@ def _edited_files(part: Part) -> Sequence[str]:
 
 # The files that a revert changes, as the second API has them. Pure.
 
+MAX_FILES = 1000
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _RENAMED = re.compile(r"^rename to (.+)$", re.MULTILINE)
 
@@ -153,18 +154,17 @@ def revert_state(revert: Revert) -> RevertState:
         part_id=revert.part_id,
         snapshot=revert.snapshot,
         diff=diff,
-        files=[_file(patch) for patch in _FILE.split(diff) if patch.startswith("diff --git ")],
+        files=[_file(patch) for patch in _FILE.split(diff, MAX_FILES + 1)[: MAX_FILES + 1] if patch.startswith("diff --git ")],
     )
 
 
 def _file(patch: str) -> RevertedFile:
     head, _, body = patch.partition("\n@@ ")
-    lines = body.split("\n")[1:]
     return RevertedFile(
         path=_name_in(head),
         status=_status_in(head),
-        additions=sum(line.startswith("+") for line in lines),
-        deletions=sum(line.startswith("-") for line in lines),
+        additions=body.count("\n+"),
+        deletions=body.count("\n-"),
         patch=patch if patch.endswith("\n") else f"{patch}\n",
     )
 

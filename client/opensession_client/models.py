@@ -889,8 +889,9 @@ class Failed(Wire):
 
 
 class FileDiff(Wire):
-    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary. `patch` is
-    a unified diff, absent when binary. Older diffs, and imported ones, lack it and `status`.
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary, or when
+    those of the diff are too large. `patch` is a unified diff, absent when binary or too large. Older diffs, and imported
+    ones, lack it and `status`.
     """
 
     file: str
@@ -1944,7 +1945,7 @@ class RevertInput(Wire):
 
 
 class RevertState(Wire):
-    """A `Revert`, as the second API tells it."""
+    """A `Revert`, as the second API tells it. `files`: the first thousand."""
 
     message_id: Annotated[str, Field(alias="messageID")]
     part_id: Annotated[str | None, Field(alias="partID")] = None

@@ -104,7 +104,7 @@ class Git:
             variables["GIT_WORK_TREE"] = str(found.checkout)
         variables |= env or {}
         child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
-        run = partial(child.run, stdin) if max_bytes is None else partial(child.run_at_most, max_bytes)
+        run = partial(child.run, stdin) if max_bytes is None else partial(child.run_at_most, stdin, max_bytes)
         running = asyncio.get_running_loop().run_in_executor(_THREADS, run, timeout)
         try:
             return await asyncio.shield(running)
@@ -195,17 +195,18 @@ class _GitProcess:
             return self._timed_out(timeout)
         return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
 
-    def run_at_most(self, max_bytes: int, timeout: float) -> GitResult:
-        """Kills git when it prints more. Its messages go to a file, because nobody reads them while the output is read."""
-        with tempfile.TemporaryFile() as messages:
-            process = self._start(messages)
+    def run_at_most(self, stdin: bytes, max_bytes: int, timeout: float) -> GitResult:
+        """Kills git when it prints more. Its input and messages are files, because the output alone is read meanwhile."""
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as messages:
+            given.write(stdin)
+            given.seek(0)
+            process = self._start(given, messages)
             if isinstance(process, GitResult):
                 return process
             deadline = threading.Timer(timeout, self.kill)
             deadline.start()
             with process:
-                assert process.stdin is not None and process.stdout is not None
-                process.stdin.close()
+                assert process.stdout is not None
                 out = process.stdout.read(max_bytes + 1)
                 if len(out) > max_bytes:
                     self.kill()
@@ -219,7 +220,9 @@ class _GitProcess:
     def _timed_out(self, timeout: float) -> GitResult:
         return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
 
-    def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
+    def _start(
+        self, stdin: "int | IO[bytes]" = subprocess.PIPE, stderr: "int | IO[bytes]" = subprocess.PIPE
+    ) -> "subprocess.Popen[bytes] | GitResult":
         """The process, or the result of a failed start."""
         try:
             program = self._make()
@@ -231,7 +234,7 @@ class _GitProcess:
                     program.argv,
                     cwd=program.cwd,
                     env=program.env,
-                    stdin=subprocess.PIPE,
+                    stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
                     pass_fds=self._pass_fds,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
-from app.project.sandbox.git import TIMED_OUT, WITHOUT_CONFIGURATION, Git, GitResult
+from app.project.sandbox.git import TIMED_OUT, TOO_MUCH_OUTPUT, WITHOUT_CONFIGURATION, Git, GitResult
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.trees import (
     LINK,
@@ -42,6 +42,9 @@ _TIMEOUT_SECONDS = 60
 _LONG_TIMEOUT_SECONDS = 600
 _SMALL_TIMEOUT_SECONDS = 15
 """For listing the few files of a directory without git: git waits for a FIFO that it reads rules from."""
+MAX_PATCH_BYTES = 8 * 1024 * 1024
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+"""Of the patches and of the texts of a diff, which is stored with its session, and is in events."""
 # Stores bytes unchanged: no line endings, filters (LFS), keywords or encodings. This file overrides every .gitattributes.
 _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
@@ -361,28 +364,38 @@ class Repository:
             )
         return {name.removeprefix("./") for name in result.names}
 
-    async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
-        """Contents by id, without missing objects."""
+    async def blobs(self, blob_ids: Iterable[str], max_bytes: int | None = None) -> dict[str, bytes]:
+        """Contents by id, without missing objects; of as many as have `max_bytes` together."""
         wanted = list(dict.fromkeys(blob_ids))
         if not wanted:
             return {}
-        result = await self._git(["cat-file", "--batch"], stdin="".join(f"{blob}\n" for blob in wanted).encode())
+        listed = "".join(f"{blob}\n" for blob in wanted).encode()
+        result = await self._git(["cat-file", "--batch"], stdin=listed, max_bytes=max_bytes, also_fine=TOO_MUCH_OUTPUT)
         return dict(batch(result.stdout))
 
     async def changed(self, before: str, after: str) -> list[str]:
         return (await self._diff(["--name-only", "-z"], before, after)).names
 
     async def changes(self, before: str, after: str) -> list[TreeChange]:
-        output = (await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout
-        listed, _, patches = output.partition(b"\0\0")
+        """Without patches if these have more than MAX_PATCH_BYTES."""
+        form = ("--raw", "--numstat", "--full-index", "-z")
+        result = await self._diff([*form, "--patch"], before, after, MAX_PATCH_BYTES)
+        if result.code == TOO_MUCH_OUTPUT:
+            return changes((await self._diff(form, before, after)).stdout)
+        listed, _, patches = result.stdout.partition(b"\0\0")
         return changes(listed, hunks_of(patches))
 
     async def diff_text(self, before: str, after: str) -> str:
-        return (await self._diff(["--patch"], before, after)).text
+        """The patches of as many files as have MAX_PATCH_BYTES together."""
+        result = await self._diff(["--patch"], before, after, MAX_PATCH_BYTES)
+        is_whole = result.code != TOO_MUCH_OUTPUT
+        return result.text if is_whole else replace(result, stdout=result.stdout.rpartition(b"\ndiff --git ")[0]).text
 
-    async def _diff(self, form: Sequence[str], before: str, after: str) -> GitResult:
+    async def _diff(self, form: Sequence[str], before: str, after: str, max_bytes: int | None = None) -> GitResult:
+        """`max_bytes`: as `Git.run` has it."""
         args = ["diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form]
-        return await self._git([*args, checked(before), checked(after), *self._pathspec])
+        compared = [*args, checked(before), checked(after), *self._pathspec]
+        return await self._git(compared, max_bytes=max_bytes, also_fine=TOO_MUCH_OUTPUT)
 
     # Housekeeping.
 
@@ -422,6 +435,7 @@ class Repository:
         timeout: float = _TIMEOUT_SECONDS,
         seen: Sequence[Path] = (),
         also_fine: int = 0,
+        max_bytes: int | None = None,
     ) -> GitResult:
         try:
             git = self._own_git(*seen)
@@ -435,6 +449,7 @@ class Repository:
             stdin=stdin,
             timeout=timeout,
             pass_fds=() if lock is None else (lock,),
+            max_bytes=max_bytes,
         )
         if result.code not in (0, also_fine):
             reason = f"git {args[0]}: {result.stderr or f'exit status {result.code}'}"

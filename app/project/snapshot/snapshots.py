@@ -34,7 +34,7 @@ from app.project.snapshot.capture import (
     searched_places,
 )
 from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
-from app.project.snapshot.repository import ALL_FILES, Repository, Signature
+from app.project.snapshot.repository import ALL_FILES, MAX_TEXT_BYTES, Repository, Signature
 from app.project.snapshot.restore import (
     IGNORED,
     OTHER_REPOSITORY,
@@ -211,11 +211,12 @@ class Snapshots:
         return await self._repository.diff_text(before, after or await self.track())
 
     async def diff_full(self, before: str, after: str) -> list[FileDiff]:
-        """Each changed file with both texts, a patch and line counts. A rename is a deletion and an addition."""
+        """Each changed file with both texts, a patch and line counts. Texts beyond MAX_TEXT_BYTES are left out, and all patches
+        if these are too large. A rename is a deletion and an addition."""
         if before == after:
             return []
         changes = await self._repository.changes(before, after)
-        contents = await self._repository.blobs(blob for change in changes for blob in change.blobs())
+        contents = await self._repository.blobs((blob for change in changes for blob in change.blobs()), MAX_TEXT_BYTES)
         return [change.as_file_diff(contents) for change in changes]
 
     async def restore(

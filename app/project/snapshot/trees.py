@@ -46,7 +46,7 @@ class Entry:
 @dataclass(frozen=True)
 class TreeChange:
     """`before` and `after`: blob ids, None if the file is absent or, in a checkout, if git does not store it. The counts are of
-    lines, None for a binary file. `path` has lone surrogates for bytes that are not UTF-8."""
+    lines, None for a binary file. `path` has lone surrogates for bytes that are not UTF-8. `hunks`: None if they are left out."""
 
     path: str
     status: ChangeStatus
@@ -54,7 +54,7 @@ class TreeChange:
     after: str | None
     additions: int | None
     deletions: int | None
-    hunks: bytes = b""
+    hunks: bytes | None = b""
 
     @property
     def is_text(self) -> bool:
@@ -64,8 +64,12 @@ class TreeChange:
         return [blob for blob in (self.before, self.after) if blob is not None and self.is_text]
 
     def as_file_diff(self, contents: Mapping[str, bytes]) -> FileDiff:
+        """Without texts unless `contents` has both."""
+        has_texts = all(blob in contents for blob in self.blobs())
+        patch = None if self.hunks is None else patch_header(self.path) + self.hunks.decode("utf-8", "replace")
+
         def text(blob: str | None) -> str:
-            return contents[blob].decode("utf-8", "replace") if blob is not None and self.is_text else ""
+            return contents[blob].decode("utf-8", "replace") if blob is not None and self.is_text and has_texts else ""
 
         return FileDiff(
             file=self.path,
@@ -73,7 +77,7 @@ class TreeChange:
             after=text(self.after),
             additions=self.additions or 0,
             deletions=self.deletions or 0,
-            patch=patch_header(self.path) + self.hunks.decode("utf-8", "replace") if self.is_text else None,
+            patch=patch if self.is_text else None,
             status=self.status,
         )
 
@@ -83,21 +87,22 @@ def patch_header(name: str, before: str = "", after: str = "") -> str:
     return f"Index: {name}\n{'=' * 67}\n--- {name}\t{before}\n+++ {name}\t{after}\n"
 
 
-def changes(listed: bytes, hunks: Mapping[_BlobPair, bytes] = {}) -> list[TreeChange]:
+def changes(listed: bytes, hunks: Mapping[_BlobPair, bytes] | None = None) -> list[TreeChange]:
     """Reads `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>deleted<tab>name`.
-    `hunks`: what `hunks_of` reads of the patches."""
+    `hunks`: what `hunks_of` reads of the patches, if there are any."""
     fields = [field for field in listed.split(b"\0") if field]
     count = sum(field.startswith(b":") for field in fields[::2])
     raw = dict(zip(fields[1 : 2 * count : 2], fields[: 2 * count : 2], strict=True))
     return [_change(raw, line, hunks) for line in fields[2 * count :]]
 
 
-def _change(raw: Mapping[bytes, bytes], numbered: bytes, hunks: Mapping[_BlobPair, bytes]) -> TreeChange:
+def _change(raw: Mapping[bytes, bytes], numbered: bytes, hunks: Mapping[_BlobPair, bytes] | None) -> TreeChange:
     added, deleted, name = numbered.split(b"\t", 2)
     _, _, first, second, letter = raw[name].decode("ascii").split(" ")
     before, after = _blob(first), _blob(second)
     status = _STATUSES.get(letter, "modified")
-    return TreeChange(os.fsdecode(name), status, before, after, _count(added), _count(deleted), hunks.get((before, after), b""))
+    own = None if hunks is None else hunks.get((before, after), b"")
+    return TreeChange(os.fsdecode(name), status, before, after, _count(added), _count(deleted), own)
 
 
 def unquoted(name: bytes) -> bytes:
@@ -150,13 +155,13 @@ def tree_entries(output: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def batch(output: bytes) -> Iterator[tuple[str, bytes]]:
-    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another."""
+    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another; the last one may be cut off."""
     position = 0
-    while position < len(output):
-        end = output.index(b"\n", position)
+    while (end := output.find(b"\n", position)) >= 0:
         object_id, *facts = output[position:end].decode("ascii").split(" ")
         position = end + 1
         if len(facts) == 2:
-            size = int(facts[1])
-            yield object_id, output[position : position + size]
-            position += size + 1
+            content = output[position : position + int(facts[1])]
+            position += int(facts[1]) + 1
+            if position <= len(output):
+                yield object_id, content

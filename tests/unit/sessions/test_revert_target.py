@@ -155,3 +155,8 @@ def test_files_of_a_diff_have_their_own_names_and_its_lines(header: str, path: s
     diff = f"diff --git {header}\n@@ -1 +1,2 @@\n-old\n+a\r+b\x0c+c\n+d\n"
     (file,) = revert_state(Revert(message_id="msg_0", diff=diff)).files or []
     assert (file.path, file.additions, file.deletions) == (path, 2, 1)
+
+
+def test_the_first_thousand_files_of_a_diff_are_listed() -> None:
+    files = revert_state(Revert(message_id="msg_0", diff="diff --git a/x b/x\n" * 1500)).files or []
+    assert len(files) == 1000 and {file.path for file in files} == {"x"} and len(files[-1].patch) == len(files[0].patch)

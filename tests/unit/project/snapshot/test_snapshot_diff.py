@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from snapshot_project import Project, counted_git
 
+from app.project.snapshot import repository
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.snapshots import Snapshots
 from app.schema.session import FileDiff
@@ -79,6 +80,25 @@ async def test_unified_text(project: Project, snapshots: Snapshots) -> None:
     text = await snapshots.diff(before)
     assert text.startswith("diff --git a/日本.txt b/日本.txt") and text.endswith("-one\n+two")
     assert await snapshots.diff_full(before, before) == [] and await snapshots.diff(before, before) == ""
+
+
+async def test_large_changes_are_shown_as_far_as_they_fit(
+    project: Project, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        project.write(name, "old\n")
+    before = await snapshots.track()
+    project.write("a.txt", "new\n")
+    project.write("b.txt", "x\n" * 5000)
+    monkeypatch.setattr(repository, "MAX_PATCH_BYTES", 5000)
+    monkeypatch.setattr("app.project.snapshot.snapshots.MAX_TEXT_BYTES", 2000)
+    text = await snapshots.diff(before)
+    assert text.endswith("-old\n+new") and "b.txt" not in text
+    found = (await diffs_of(snapshots, before)).values()
+    assert [(diff.before, diff.after, diff.patch, diff.additions) for diff in found] == [
+        ("old\n", "new\n", None, 1),
+        ("", "", None, 5000),
+    ]
 
 
 async def test_many_files_take_few_processes(project: Project, snapshots: Snapshots, tmp_path: Path) -> None:
