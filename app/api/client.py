@@ -201,12 +201,12 @@ _UNANSWERED = ("tool-calls", None)
 
 class PromptOutcome:
     """How the prompt that is stored as `message_id` ended, read from its session's events. Events before that message are
-    ignored."""
+    ignored; without an id, none are: what runs now is followed."""
 
-    def __init__(self, session_id: str, message_id: str) -> None:
+    def __init__(self, session_id: str, message_id: str | None = None) -> None:
         self._session_id = session_id
         self._message_id = message_id
-        self._is_stored = False
+        self._is_stored = message_id is None
         self._finish: str | None = None
         self._error: str | None = None
         self.is_known = False

@@ -27,17 +27,11 @@ class FollowedTurn:
     async def prompt(self, prompt: Json, seconds: float | None) -> Json:
         """Aborts the turn when this call is cancelled: nobody waits for it any more. Raises ApiRefused."""
         message_id = ids.ascending("message")
-        outcome = PromptOutcome(self._id, message_id)
-
-        def is_over(event: Json) -> bool:
-            outcome.note(event)
-            return outcome.is_known
-
         async with aclosing(self._api.events(self._directory)) as events:
             await anext(events)  # the greeting: no event is missed from here on
             try:
                 await self._api.post(f"/session/{self._id}/prompt_async", {"messageID": message_id, **prompt})
-                return await self._state(events, is_over, seconds)
+                return await self._state(events, PromptOutcome(self._id, message_id), seconds)
             except asyncio.CancelledError:
                 with anyio.move_on_after(ABORT_SECONDS, shield=True), suppress(ApiRefused):  # a server that is gone runs nothing
                     await self._api.post(f"/session/{self._id}/abort")
@@ -48,35 +42,28 @@ class FollowedTurn:
         async with aclosing(self._api.events(self._directory)) as events:
             await anext(events)
             if await self._is_busy():
-                return await self._state(events, self._is_end, seconds)
+                return await self._state(events, PromptOutcome(self._id), seconds)
         return await self._ended()
-
-    def _is_end(self, event: Json) -> bool:
-        match event:
-            case {"type": "session.idle", "properties": {"sessionID": session_id}}:
-                return bool(session_id == self._id)
-            case {"type": "session.deleted", "properties": {"info": {"id": session_id}}}:
-                return bool(session_id == self._id)
-        return False
 
     async def _is_busy(self) -> bool:
         return self._id in await self._api.get("/session/status", directory=self._directory)
 
-    async def _state(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool], seconds: float | None) -> Json:
+    async def _state(self, events: AsyncIterator[Json], outcome: PromptOutcome, seconds: float | None) -> Json:
         try:
             async with asyncio.timeout(seconds):
-                asked = await self._follow(events, is_over)
+                asked = await self._follow(events, outcome)
         except TimeoutError:
             return {"sessionID": self._id, "state": "running"}
         return {"sessionID": self._id, "state": "asking", **asked} if asked else await self._ended()
 
-    async def _follow(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
+    async def _follow(self, events: AsyncIterator[Json], outcome: PromptOutcome) -> Json:
         """Follows the turn until it asks the user something or is over. Returns what it asks; empty when it is over."""
         asked = await self._waiting_requests()
         while not asked:
             event = await anext(events)
             await self._report_on(event)
-            if is_over(event) or (event["type"] == "server.resync" and not await self._is_busy()):
+            outcome.note(event)
+            if outcome.is_known or (event["type"] == "server.resync" and not await self._is_busy()):
                 break
             if event["type"] in _ASKED:
                 asked = await self._waiting_requests()
