@@ -91,7 +91,7 @@ async def list_sessions(
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
-@routes.post("", response_model=Session, dependencies=WRITES)
+@routes.post("", response_model=Session, responses=documented(413), dependencies=WRITES)
 async def create(
     request: Request,
     app: AppServices,
@@ -135,7 +135,7 @@ async def get(app: AppServices, session_id: SessionIdPath) -> Response:
     return json_bytes(await app.store.session_json(session_id))
 
 
-@routes.patch("/{sessionID}", responses=documented(404), dependencies=WRITES)
+@routes.patch("/{sessionID}", responses=documented(404, 413), dependencies=WRITES)
 async def update(
     app: AppServices, who: Who, here: StoredPlace, session_id: SessionIdPath, body: UpdateInput | None = None
 ) -> Session:

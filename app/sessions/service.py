@@ -30,7 +30,7 @@ from app.sessions.live import LiveSessions
 from app.sessions.rows import json_array, part_row, session_values
 from app.sessions.session_tx import UNKNOWN_BASIS, SessionTx
 from app.sessions.store import Page, Store
-from app.sessions.usage import NOTHING, sums_of
+from app.sessions.usage import NOTHING, check_rules_size, sums_of
 from app.util import clock, ids
 
 
@@ -250,6 +250,7 @@ def _with_projects(
 def _create(tx: SessionTx, location: Location, wanted: CreateInput, owner: str) -> Session:
     parent = _parent(tx, wanted.parent_id)
     rules = inherited_rules(_rules(parent), wanted.permission or [])
+    check_rules_size(rules)
     session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
     session.id = tx.session_id
     session.owner = parent.owner if parent else owner or None
@@ -283,6 +284,7 @@ def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
         session.pinned = wanted.pinned or None
     if wanted.permission is not None:
         session.permission = _with_rules(session, wanted.permission, limits)
+        check_rules_size(session.permission)
     if wanted.metadata is not None or wanted.permission is not None:
         session.time.updated = clock.now_ms()
     return session

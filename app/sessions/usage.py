@@ -18,6 +18,7 @@ from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooLarge
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import CacheTokens, ModelRef, Part, StepFinishPart, Tokens
+from app.schema.permission import Ruleset
 from app.schema.session import GroupUsage, Session, UsageGroup, UsageReport, UsageTotal
 from app.util import clock
 
@@ -182,7 +183,17 @@ def _sums(rows: Sequence[Any]) -> dict[str, Any]:
     return {"tokens": tokens, "cost": cost, "turns": total("turns"), "tool_calls": total("tool_calls")}
 
 
-# The limits on the space of a part, and on the database space of a project's sessions.
+# The limits on the space of a part and of a session's rules, and on the database space of a project's sessions.
+
+
+MAX_RULES_BYTES = 1_000_000
+"""Of a session's permission rules, which are in every list and event of it."""
+
+
+def check_rules_size(rules: Ruleset) -> None:
+    """Raises TooLarge."""
+    if sum(len(rule.wire_json()) for rule in rules) > MAX_RULES_BYTES:
+        raise TooLarge(f"The permission rules of a session may have at most {MAX_RULES_BYTES} bytes.")
 
 
 def check_part_size(part: Wire, most: int) -> None:

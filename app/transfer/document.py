@@ -16,6 +16,7 @@ from app.schema.errors import BadRequest, MessageError, TooLarge
 from app.schema.message import MESSAGE, AssistantMessage, MessageWithParts
 from app.schema.part import PART, StepFinishPart, StepStartPart
 from app.schema.session import FileDiff, Session, SessionMetadata, Title, Todo
+from app.sessions.usage import check_rules_size
 from app.util import ids
 from app.util.bounds import DEEPEST, has_more_values, is_deeper, parse_json
 
@@ -125,6 +126,8 @@ FieldPath = tuple[str | int, ...]
 
 MAX_VALUES = 4_000_000
 """Each takes some hundred bytes of memory while it is checked."""
+MAX_SESSION_BYTES = 16 * 1024 * 1024
+"""Of what is in every list and event of a session, as the diff of its revert."""
 
 _NAME = "[0-9A-Za-z_-]*$"
 _SESSION_ID: TypeAdapter[str] = TypeAdapter(Annotated[str, StringConstraints(pattern=f"^ses{_NAME}", max_length=256)])
@@ -206,6 +209,9 @@ def _read_session(value: Any, at: FieldPath) -> Session:
     _valid(_TIME, session.time.updated, (*at, "time", "updated"))
     if session.metadata is not None:
         _valid(_METADATA, session.metadata, (*at, "metadata"))
+    check_rules_size(session.permission or [])
+    if len(session.wire_json()) > MAX_SESSION_BYTES:
+        raise TooLarge(f"{_dotted(at)}: a session may have at most {MAX_SESSION_BYTES} bytes beside its messages.")
     return session
 
 

@@ -98,6 +98,10 @@ async def test_rules_are_set_behind_those_that_are_there_and_announced(app: Runn
         announced = (await events.until("session.updated")).properties["info"]
     assert updated["permission"] == [second, again, third] and updated["time"]["updated"] >= session["time"]["updated"]
     assert announced == updated == await app.get(path_of(session))
+    for letter, status in (("a", 200), ("b", 413)):
+        await app.call("PATCH", path_of(session), {"permission": [rule("bash", letter * 600_000, "ask")]}, expect=status)
+    await app.post("/session", {"permission": [rule("bash", "a" * 1_000_000, "ask")]}, expect=413)
+    await app.prompt(session["id"], "Hi", tools={"a" * 1_000_000: True}, expect=413)
 
 
 async def test_a_session_below_another_has_its_rules_and_can_only_have_rights_taken_away(app: RunningApp) -> None:

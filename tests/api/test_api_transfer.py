@@ -242,12 +242,16 @@ async def test_what_is_wrong_is_named_by_its_path_and_nothing_is_stored(app: Run
         assert len(await other.messages(made["info"]["id"])) == 3
 
 
-async def test_limits_are_of_the_document_and_its_parts(tmp_path: Path, app: RunningApp) -> None:
+async def test_limits_are_of_the_document_and_its_parts(tmp_path: Path, app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
     document = await with_a_file(app)
+    monkeypatch.setattr("app.transfer.document.MAX_SESSION_BYTES", 10_000)
     async with running_app(tmp_path / "small", max_body_bytes=1000, max_part_bytes=2000, max_import_bytes=100_000) as small:
         for length, said in ((3000, "messages[0].parts[0]: "), (100_000, "OPENSESSION_MAX_IMPORT_BYTES")):
             large = spoilt(document, "messages[0].parts[0].text", "x" * length)
             assert said in (await imported(small, large, expect=413))["data"]["message"]
+        revert = {"messageID": document["messages"][0]["info"]["id"], "diff": "x" * 10_000}
+        said = (await imported(small, spoilt(document, "info.revert", revert), expect=413))["data"]["message"]
+        assert said.startswith("info: ")
         assert await small.get("/session") == []
         await imported(small, document)
 

@@ -18,7 +18,7 @@ from app.sessions.revert import remove_reverted
 from app.sessions.rows import PromptedSession, message_row, part_row
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
-from app.sessions.usage import ProjectQuota, check_part_size
+from app.sessions.usage import ProjectQuota, check_part_size, check_rules_size
 from app.tools.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.turn.intake.prompt_parts import PromptParts
@@ -165,6 +165,7 @@ def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, 
         session.model = SessionModel(id=model.model_id, provider_id=model.provider_id, variant=variant)
     if tools:
         session.permission = _rules(session, tools)
+        check_rules_size(session.permission)
     return session
 
 
