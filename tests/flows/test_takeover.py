@@ -74,10 +74,16 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
 
 
 async def cut_off(
-    base: Path, steps: list[list[turns.Step]], shown: str, *, child: bool = False, kept: bool = False
+    base: Path,
+    steps: list[list[turns.Step]],
+    shown: str,
+    *,
+    child: bool = False,
+    kept: bool = False,
+    queued: bool = False,
 ) -> tuple[Path, str]:
     """A session whose server dies when the model's answer shows `shown`, and the data directory that is left. `kept`: the prompt
-    wanted no answer when it was sent first."""
+    wanted no answer when it was sent first. `queued`: another one waits for a turn of its own."""
     left = base / "left"
     async with running_app(base, turns=steps) as dying:
         session = (await dying.create_session())["id"]
@@ -87,6 +93,8 @@ async def cut_off(
             await dying.prompt(session, "Go", messageID="msg_go", noReply=True)
         await dying.prompt_async(session, "Go", messageID="msg_go")
         await until_shown(dying, session, shown)
+        if queued:
+            await dying.prompt_async(session, "Then", whenBusy="queue")
         await asyncio.to_thread(copy_database, dying.data_dir, left)
     let_leases_become_stale()
     return left, session
@@ -141,6 +149,14 @@ async def test_a_prompt_behind_an_interrupted_answer_is_answered_with_it(tmp_pat
         found = await ended(app, session)
     assert not [message for message in found if "error" in message["info"]]
     assert texts(found[-1]) in (["Anew."], ["Both."])
+
+
+async def test_a_prompt_that_is_queued_behind_an_interrupted_turn_gets_its_own(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown", queued=True)
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")], [say("Then.")]]) as app:
+        await turns.until_stored(app, session, 5)
+        found = await ended(app, session)
+    assert [texts(message) for message in found] == [["Go"], [], ["Anew."], ["Then"], ["Then."]]
 
 
 async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:

@@ -169,6 +169,11 @@ def is_queued(connection: Connection, session_id: str, queued_id: str) -> bool:
     return connection.execute(_QUEUED_PROMPT, {"session": session_id, "id": queued_id}).one_or_none() is not None
 
 
+def queued_sessions(connection: Connection) -> Sequence[str]:
+    """The sessions in which prompts wait, whoever works on them."""
+    return connection.execute(select(QUEUED_PROMPT.c.session_id).distinct()).scalars().all()
+
+
 def waiting_queues(connection: Connection) -> list[tuple[str, int]]:
     """(session, `seq` of its first queued prompt) of sessions that no server works on."""
     query = select(QUEUED_PROMPT.c.session_id, func.min(QUEUED_PROMPT.c.seq).label("first"))

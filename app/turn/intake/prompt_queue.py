@@ -149,8 +149,8 @@ class PromptQueue:
     # Beginning the prompts that wait.
 
     async def resume(self) -> None:
-        """Works on the queues that were left when the only server of the database stopped."""
-        for session_id, _ in await self._store.query(work_rows.waiting_queues):
+        """Works on the queues that were left when the only server of the database stopped, also behind turns that go on."""
+        for session_id in await self._store.query(work_rows.queued_sessions):
             self._work_on(session_id)
 
     def watch(self) -> None:
