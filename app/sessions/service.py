@@ -95,11 +95,11 @@ class SessionService:
         restrict the descendants too. A child session's rules can only be made stricter."""
 
         def update(tx: SessionTx) -> Session:
-            session, *descendants = reversed(tx.tree())
+            session = tx.session()
             limits = _rules(_parent(tx, session.parent_id))
             tx.update(_edited(session, wanted, limits))
             if wanted.permission:
-                _restrict(tx, session, descendants)
+                _restrict_descendants(tx, session)
             return session
 
         return await self._store.write(session_id, location.directory, update)
@@ -297,7 +297,8 @@ def _with_rules(session: Session, added: Ruleset, limits: Ruleset) -> Ruleset:
     return within_limits(with_rules_appended(rules, within_limits(added, rules)), limits)
 
 
-def _restrict(tx: SessionTx, top: Session, descendants: Sequence[Session]) -> None:
+def _restrict_descendants(tx: SessionTx, top: Session) -> None:
+    _, *descendants = reversed(tx.tree())
     below = [(each.id, each.parent_id or "", _rules(each)) for each in descendants]
     rules = rules_below((top.id, _rules(top)), below)
     for session in descendants:

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from database_meter import metered
 from pydantic import TypeAdapter
-from running_app import NO_TOKENS, RunningApp
+from running_app import NO_TOKENS, RunningApp, running_app
 from turns import call, say, texts
 
 from app import __version__
@@ -160,6 +161,18 @@ async def test_a_search_in_titles(app: RunningApp) -> None:
     found = {"HELLO": ["Hello World"], "straße": ["GROSSE STRASSE"], "ÉCOLE": ["école"], "a%b": [], "x" * 2_000: []}
     found |= {key: [odd] for key in ("100%", "a_b", "\\", "'\"")} | {"": ["école", "GROSSE STRASSE", odd, "Hello World"]}
     assert {search: await titles(app, search=search) for search in found} == found
+
+
+async def test_a_title_is_changed_without_a_look_at_subagents(tmp_path: Path) -> None:
+    """Others' changes wait meanwhile: of thousands that took seconds."""
+    with metered() as spent:
+        async with running_app(tmp_path) as app:
+            session = await app.create_session()
+            for _ in range(20):
+                await app.create_session(parentID=session["id"])
+            before = spent.copy()
+            await app.call("PATCH", path_of(session), {"title": "New", "pinned": True})
+            assert spent.since(before).read < 5_000
 
 
 # Deleting and forks.
