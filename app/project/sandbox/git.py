@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -104,10 +103,11 @@ class Git:
             variables["GIT_WORK_TREE"] = str(found.checkout)
         variables |= env or {}
         child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
-        run = partial(child.run, stdin) if max_bytes is None else partial(child.run_at_most, stdin, max_bytes)
-        running = asyncio.get_running_loop().run_in_executor(_THREADS, run, timeout)
+        running = asyncio.get_running_loop().run_in_executor(_THREADS, child.run, stdin, max_bytes, timeout)
         try:
             return await asyncio.shield(running)
+        except OSError as error:
+            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
         except asyncio.CancelledError:
             child.kill()
             await asyncio.wait([running])
@@ -183,66 +183,45 @@ class _GitProcess:
         self._is_confined = False
         self._killed = False
 
-    def run(self, stdin: bytes, timeout: float) -> GitResult:
-        process = self._start()
-        if isinstance(process, GitResult):
-            return process
-        try:
-            out, err = process.communicate(stdin, timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            process.communicate()
-            return self._timed_out(timeout)
-        return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
-
-    def run_at_most(self, stdin: bytes, max_bytes: int, timeout: float) -> GitResult:
-        """Kills git when it prints more. Its input and messages are files, because the output alone is read meanwhile."""
+    def run(self, stdin: bytes, max_bytes: int | None, timeout: float) -> GitResult:
+        """Kills git when it prints more. Its input and messages are files, because the output alone is read meanwhile. Raises
+        OSError if git cannot be started."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as messages:
             given.write(stdin)
             given.seek(0)
-            process = self._start(given, messages)
-            if isinstance(process, GitResult):
-                return process
-            deadline = threading.Timer(timeout, self.kill)
-            deadline.start()
-            with process:
+            with self._start(given, messages) as process:
                 assert process.stdout is not None
-                out = process.stdout.read(max_bytes + 1)
-                if len(out) > max_bytes:
+                deadline = threading.Timer(timeout, self.kill)
+                deadline.start()
+                out = process.stdout.read(-1 if max_bytes is None else max_bytes + 1)
+                if is_too_much := max_bytes is not None and len(out) > max_bytes:
                     self.kill()
             deadline.cancel()
             messages.seek(0)
             message = messages.read().decode("utf-8", "replace").strip()
-        if len(out) > max_bytes:
+        if is_too_much:
             return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], message)
-        return self._timed_out(timeout) if self._killed else GitResult(process.returncode, out, message)
+        if self._killed:
+            return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
+        return GitResult(process.returncode, out, message)
 
-    def _timed_out(self, timeout: float) -> GitResult:
-        return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
-
-    def _start(
-        self, stdin: "int | IO[bytes]" = subprocess.PIPE, stderr: "int | IO[bytes]" = subprocess.PIPE
-    ) -> "subprocess.Popen[bytes] | GitResult":
-        """The process, or the result of a failed start."""
-        try:
-            program = self._make()
-            with self._guard:
-                if self._killed:
-                    return GitResult(-signal.SIGTERM, b"", "cancelled")
-                self._is_confined = program.is_confined
-                self._process = subprocess.Popen(
-                    program.argv,
-                    cwd=program.cwd,
-                    env=program.env,
-                    stdin=stdin,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    pass_fds=self._pass_fds,
-                    start_new_session=True,
-                )
-                return self._process
-        except OSError as error:
-            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
+    def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
+        program = self._make()
+        with self._guard:
+            if self._killed:
+                raise OSError("it was cancelled")
+            self._is_confined = program.is_confined
+            self._process = subprocess.Popen(
+                program.argv,
+                cwd=program.cwd,
+                env=program.env,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                pass_fds=self._pass_fds,
+                start_new_session=True,
+            )
+            return self._process
 
     def kill(self) -> None:
         """Sends SIGTERM first, so that git removes its lock files and half-written objects. Not to bubblewrap: at its end

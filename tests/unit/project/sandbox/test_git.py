@@ -68,9 +68,8 @@ async def test_a_cancelled_call_leaves_no_process(git: Git) -> None:
 
 async def test_a_call_cancelled_as_git_ends(tmp_path: Path) -> None:
     child = _GitProcess(lambda: Program(["git", "version"], tmp_path), ["version"], ())
-    process = child._start()
-    assert process is not None
-    process.communicate()
+    with (tmp_path / "file").open("w+b") as own, child._start(own, own) as process:
+        process.communicate()
     # The moment between the end of waiting and its being noted, in which the process is gone and `poll` says that it runs.
     process.returncode = None
     with process._waitpid_lock:
