@@ -121,6 +121,7 @@ class ToolRun:
         return await self._calls.run(self.writer.tool_running(ids.ascending("part"), tool, arguments))
 
     async def todos(self) -> list[Todo]:
+        await self._ctx.services.store.barrier()  # an earlier call of the step may be storing another list
         return await self._ctx.services.store.todos(self.session.id)
 
     async def set_todos(self, todos: list[Todo]) -> None:

@@ -173,6 +173,13 @@ async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
     )
 
 
+async def test_a_todo_list_is_read_as_an_earlier_call_of_the_step_left_it(tmp_path: Path) -> None:
+    todos = [{"id": "1", "content": "Think", "status": "pending", "priority": "high"}]
+    async with talking(tmp_path, turns=[[call("todowrite", todos=todos), call("todoread")], [say()]]) as (app, session):
+        await app.prompt(session, "Plan")
+        assert [state["metadata"]["todos"] for state in await states(app, session)] == [todos, todos]
+
+
 async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path) -> None:
     turns = [*[[bash("echo again", f"c{n}")] for n in range(3)], [say()]]
     async with talking(tmp_path, turns=turns) as (app, session):
