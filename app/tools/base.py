@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, Field, RootModel
 
@@ -176,7 +176,27 @@ class ToolTimeout(ToolError):
 @cache
 def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
     """Cached: generating a schema takes longer than all other preparations of a step."""
-    return parameters.model_json_schema(by_alias=True)
+    schema = parameters.model_json_schema(by_alias=True)
+    return cast(dict[str, Any], _inlined(schema, schema.pop("$defs", {})))
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Without references, which Gemini and other providers refuse, and without titles, which only repeat names. A definition that
+    holds itself is any value there."""
+    match schema:
+        case {"$ref": str(reference), **beside}:
+            name = reference.removeprefix("#/$defs/")
+            others = {key: value for key, value in definitions.items() if key != name}
+            return {**_inlined(definitions.get(name, {}), others), **beside}
+        case dict():
+            return {
+                key: _inlined(value, definitions)
+                for key, value in schema.items()
+                if key != "title" or isinstance(value, dict)  # the argument of that name
+            }
+        case list():
+            return [_inlined(value, definitions) for value in schema]
+    return schema
 
 
 @cache

@@ -14,7 +14,7 @@ from app.tools.replace import replace
 
 
 class TextEdit(Wire):
-    """One replacement. An empty `old_string` replaces the whole file."""
+    """One replacement. An empty `oldString` replaces the whole file."""
 
     old_string: Annotated[str, Field(description="The text to replace; empty to give the file new content as a whole")]
     new_string: Annotated[str, Field(description="The text to put in its place; must differ from oldString")]

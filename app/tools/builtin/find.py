@@ -160,8 +160,8 @@ Operation = Literal[
 class LspParameters(Wire):
     operation: Annotated[Operation, Field(description="What to ask")]
     file_path: Annotated[str, Field(description="The file; absolute, or relative to the project directory")]
-    line: Annotated[int, Field(ge=1, lt=2**31, description="The line, counted from 1 as editors show it")]
-    character: Annotated[int, Field(ge=1, lt=2**31, description="The character in the line, counted from 1 as editors show it")]
+    line: Annotated[int, Field(ge=1, le=2**31, description="The line, counted from 1 as editors show it")]
+    character: Annotated[int, Field(ge=1, le=2**31, description="The character in the line, counted from 1 as editors show it")]
 
 
 class LspTool(Tool[LspParameters]):

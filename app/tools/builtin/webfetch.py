@@ -54,7 +54,7 @@ class WebFetchParameters(Wire):
         "markdown"
     )
     timeout: Annotated[
-        float | None, Field(gt=0, description=f"Seconds to wait, {DEFAULT_SECONDS:g} if absent, at most {MAX_SECONDS:g}")
+        float | None, Field(ge=0, description=f"Seconds to wait, {DEFAULT_SECONDS:g} if absent, at most {MAX_SECONDS:g}")
     ] = None
 
 
