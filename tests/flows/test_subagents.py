@@ -4,12 +4,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turns
 from running_app import RunningApp
 from turns import assert_finished, bash, call, parts, requests, say, states, statuses, talking, task, texts, tools, until
 
 from app.permissions.rules import evaluate
+from app.providers.base import ModelRequest, ToolTurn
+from app.providers.scripted import ScriptedTurn, parse_turn
 from app.schema.permission import Rule
+from app.turn.runs import turns as runs
 
 
 async def children(app: RunningApp, session: str) -> list[dict[str, Any]]:
@@ -51,6 +55,22 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
     }
     assert texts(said) == ["Just one."]
     assert last.messages[-1].content[0].text == state["output"]
+
+
+def delegating(request: ModelRequest) -> ScriptedTurn:
+    """Two tasks, and when they are done an answer."""
+    return parse_turn([say()] if isinstance(request.messages[-1], ToolTurn) else [task(), task()])
+
+
+async def test_subagents_that_start_subagents_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MAX_SUBAGENTS", 3)
+    allowed = {"permission": {"task": "allow"}}
+    async with talking(tmp_path, config=allowed, otherwise=delegating, patience=60) as (app, session):
+        await app.prompt(session, "go")
+        made = await app.get("/session")
+        calls = [part for each in made for part in tools(await app.messages(each["id"]))]
+    assert 4 <= len(made) <= 15
+    assert any("3 subagents run" in call["state"].get("error", "") for call in calls)
 
 
 async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> None:

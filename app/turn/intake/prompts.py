@@ -203,6 +203,11 @@ def _log_failure(answering: asyncio.Task[bytes]) -> None:
 
 
 async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: TaskParameters) -> ToolResult:
+    with prompts.turns.subagent_slot():
+        return await _run_subagent(store, prompts, call, request)
+
+
+async def _run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: TaskParameters) -> ToolResult:
     agent = call.instance.agents.get(request.subagent_type)
     if agent is None:
         raise ToolError(f"Unknown agent type: {request.subagent_type} is not a valid agent type")
