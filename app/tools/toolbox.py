@@ -68,7 +68,8 @@ class Toolbox:
             BatchTool(),
             *([LspTool()] if flags.experimental_lsp_tool else []),
         )
-        self._names = frozenset(self.ids())
+        self._names = frozenset([*self.ids(), "external_directory", "doom_loop"])
+        """What no other tool may be called: `Allow always` for a tool allows the permission of its name."""
 
     def hide_variables(self, names: Iterable[str]) -> None:
         """Removes variables that a project's configuration uses as keys from the environment of commands."""
@@ -99,7 +100,7 @@ class Toolbox:
         return _not_hidden(self.for_model(model, config, flags, subagents, allowed), agent)
 
     def external(self, tools: Iterable[Tool[Any]], agent: Agent) -> dict[str, Tool[Any]]:
-        """The tools of plugins and MCP servers that an agent may use. None replaces a tool of the server."""
+        """The tools of plugins and MCP servers that an agent may use, but for those that are called as one of the server's."""
         return _not_hidden({tool.id: tool for tool in tools if tool.id not in self._names}, agent)
 
 

@@ -126,11 +126,12 @@ async def test_tools_are_asked_for_denied_and_switched_off(tmp_path: Path) -> No
 
 
 async def test_a_tool_of_a_server_cannot_take_the_place_of_one_of_ours(tmp_path: Path) -> None:
-    servers = {"mcp": {"apply": plain(), "todo": plain()}}
-    async with talking(tmp_path, config=servers, turns=[[say()]]) as (app, session):
+    config = {"mcp": {"apply": plain("ours"), "external": plain("ours"), "doom": plain("ours")}, "permission": "allow"}
+    async with talking(tmp_path, config=config, turns=[[say()]]) as (app, session):
         await app.prompt(session, "Go")
         ids = [tool.id for tool in requests(app)[-1].tools]
-    assert len(ids) == len(set(ids)) and {"apply_echo", "todo_echo", "read"} <= set(ids)
+    assert len(ids) == len(set(ids)) and {"apply_loop", "external_patch", "doom_directory", "read"} <= set(ids)
+    assert not {"apply_patch", "external_directory", "doom_loop"} & set(ids)
 
 
 async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A small MCP server over stdio without any library, so that it starts in no time and can misbehave. Run as a program; its
 arguments are how: `no-tools`, `greeting` (prints what is no message first), `deaf` (never answers anything),
-`odd-lists` (its prompts and resources are none), `bare-prompt` (its prompt takes no arguments), `hostile-schema` (to find
-that its data does not fit its schema takes years)."""
+`odd-lists` (its prompts and resources are none), `ours` (its tools have the ends of names of ours), `bare-prompt` (its prompt
+takes no arguments), `hostile-schema` (to find that its data does not fit its schema takes years)."""
 
 import json
 import os
@@ -25,6 +25,8 @@ TOOLS = {
     "endless": "Says megabytes without an end of the line",
     "tiny": "Says very many values",
 }
+
+OURS = ("patch", "directory", "loop")
 
 
 def send(message: dict[str, Any]) -> None:
@@ -80,7 +82,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"protocolVersion": params["protocolVersion"], "capabilities": can, "serverInfo": info}
         case "tools/list":
             schema = {"type": "object", "properties": {"text": {"type": "string"}}}
-            offered = {} if "no-tools" in MODES else TOOLS
+            offered = {} if "no-tools" in MODES else dict.fromkeys(OURS, "") if "ours" in MODES else TOOLS
             output = {"type": "object", "properties": {"answer": {"pattern": "^(a+)+$"}}}
             given = {"inputSchema": schema, **({"outputSchema": output} if "hostile-schema" in MODES else {})}
             return {"tools": [{"name": name, "description": why, **given} for name, why in offered.items()]}
