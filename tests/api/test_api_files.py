@@ -121,6 +121,14 @@ async def test_directories_are_listed_first_then_by_name_with_paths_from_the_dir
         assert await listed(app, path) == [file]
 
 
+async def test_of_many_entries_some_are_listed(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.workspace.browse.content.MAX_LISTED", 3)
+    (app.directory / "many").mkdir()
+    for number in range(5):
+        (app.directory / "many" / str(number)).touch()
+    assert len(await listed(app, "many")) == 3
+
+
 async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outside_is_shown(app: RunningApp) -> None:
     put_file(app.directory.parent / "secret.txt", "secret\n")
     put_file(app.directory / "src/z")

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from app.project.sandbox.git import Git
@@ -113,21 +114,24 @@ def _unified(name: str, hunks: list[PatchHunk]) -> str:
     return patch_header(name, "HEAD", "working tree") + "\n".join(lines) + "\n"
 
 
+MAX_LISTED = 50_000
 _LEFT_OUT = {".git", ".DS_Store"}
 
 
 async def list_directory(allowed: AllowedPaths, name: str) -> list[FileNode]:
-    """Directories first, then `a`, `B`, `c`; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
+    """At most MAX_LISTED, directories first, then `a`, `B`, `c`; empty if the directory does not exist. Raises FileForbidden,
+    BadRequest."""
     entries = await asyncio.to_thread(_entries, allowed, name)
     ignored = await _ignored(allowed.location.git, allowed.real(name), entries) if entries and allowed.location.git else set()
     folder = allowed.full(name)
-    return [_node(allowed, folder, entry, entry.name in ignored) for entry in entries]
+    return await asyncio.to_thread(lambda: [_node(allowed, folder, entry, entry.name in ignored) for entry in entries])
 
 
 def _entries(allowed: AllowedPaths, name: str) -> list[FolderEntry]:
     try:
         with allowed.open(name) as folder, os.scandir(folder) as found:
-            entries = [FolderEntry(one.name, _is_directory(allowed, name, one)) for one in found if one.name not in _LEFT_OUT]
+            listed = islice((one for one in found if one.name not in _LEFT_OUT), MAX_LISTED)
+            entries = [FolderEntry(one.name, _is_directory(allowed, name, one)) for one in listed]
     except PermissionError as error:
         raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
     except OSError:
