@@ -23,7 +23,7 @@ from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.record.engine import Connection, StorageError
 from app.record.repositories import message_rows, work_rows
-from app.record.tables import LEASE, SESSION
+from app.record.tables import LEASE, MESSAGE, SESSION
 from app.schema.message import PromptInput
 from app.turn import compaction
 
@@ -603,6 +603,23 @@ async def test_a_turn_of_another_server_is_ended_though_a_prompt_waits_for_it_he
     await until(lambda: app.services.store.query(is_aborting, session))
     await free_elsewhere(app)
     await asking
+
+
+async def test_an_abort_does_not_wait_for_what_another_server_does_after_the_run(app: RunningApp, session: str) -> None:
+    """It has answered the prompt that waits here, and begins one of its queue."""
+    await hold_elsewhere(app, session, turn=True)
+    await app.prompt_async(session, "Joins")
+    await until(lambda: app.services.live.get(session).works[0].has_begun)
+    aborting = asyncio.create_task(app.post(f"/session/{session}/abort"))
+    await until(lambda: app.services.store.query(is_aborting, session))
+
+    def go_on(connection: Connection) -> None:
+        put_lease(connection, session, "another server", 8)
+        connection.execute(LEASE.update().values(heartbeat=LEASE.c.heartbeat + 60_000))
+        connection.execute(MESSAGE.update(), {"open": False})
+
+    await app.services.database.write(go_on)
+    assert await asyncio.wait_for(aborting, 20) is True
 
 
 @pytest.mark.parametrize("is_aborted", [False, True])

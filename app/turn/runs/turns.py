@@ -6,7 +6,7 @@ A turn begins when it is the first of its session's works; the session's lease k
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from app.record.repositories import message_rows, session_rows
 from app.record.writer import Lease, StaleLease
 from app.schema.errors import Aborted, MessageError, NoAnswer, NotFound, SessionBusy, unknown
 from app.schema.session import Busy
+from app.sessions.lease import ACQUIRE_RETRY_SECONDS
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.tools.base import ToolError
 from app.turn import ends
@@ -244,8 +245,9 @@ class Turns:
         if work.is_fenced or work.is_discarded:
             return
         try:
-            if self._store.lease(live.id) is None:
-                await self._acquire_lease(live, work)
+            if self._store.lease(live.id) is None and not await self._acquire_unless_answered(live, work):
+                work.is_discarded = True
+                return
             unanswered: str | None = await self._store.query(message_rows.unanswered_prompt, live.id)
         except NotFound:
             work.is_discarded = True
@@ -256,6 +258,18 @@ class Turns:
             return
         if unanswered or not work.has_waited:
             await self._answer_with(live, work, aborted())
+
+    async def _acquire_unless_answered(self, live: LiveSession, work: TurnWork) -> bool:
+        """False once another server has answered the prompt: its runs may follow each other without a pause."""
+        prompt = await self._store.query(message_rows.unanswered_prompt, live.id)
+        while True:
+            with suppress(SessionBusy):
+                self._store.hold(await self._leases.acquire(live.id, work.directory))
+                return True
+            work.has_waited = True
+            if prompt is None or await self._store.query(message_rows.unanswered_prompt, live.id) != prompt:
+                return False
+            await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
         """For a prompt that no turn has reached; a turn stores its own errors."""
