@@ -16,6 +16,7 @@ from turns import assert_finished, bash, infos, requests, say, states, statuses,
 
 from app.providers.base import TextBlock
 from app.record.repositories import work_rows
+from app.schema.message import PromptInput
 from app.turn.intake.prompt_queue import QueuedPromptWait
 from app.util import clock
 
@@ -280,6 +281,28 @@ async def test_a_prompt_that_is_queued_as_its_session_is_deleted_is_not_found(
         monkeypatch.setattr(app.services.store, "query", deleted_behind_it)
         assert (await app.prompt(session, "three", whenBusy="queue", expect=404))["name"] == "NotFoundError"
         await asyncio.wait({first, second})
+
+
+async def test_a_prompt_whose_sender_goes_away_while_it_is_queued_gets_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with busy(tmp_path, [say("Two.")]) as (app, session, gate, *_):
+        services, wanted = app.services, PromptInput.model_validate({"parts": [text_part("two")], "whenBusy": "queue"})
+        instance, prompted = await services.instances.get(str(app.directory)), await services.store.session_to_prompt(session)
+        accepting, post = asyncio.create_task(services.queue.accept(instance, prompted, wanted)), services.store.post
+
+        def cancelling(*args: Any, **options: Any) -> Any:
+            if getattr(args[2], "__name__", "") == "enqueue":
+                asyncio.get_running_loop().call_soon(accepting.cancel)
+            return post(*args, **options)
+
+        monkeypatch.setattr(services.store, "post", cancelling)
+        await asyncio.wait({accepting})
+        assert accepting.cancelled()
+        gate.set()
+        await until_stored(app, session, 4)
+        await until_idle(app, session)
+        assert texts((await app.messages(session))[-1]) == ["Two."]
 
 
 async def test_a_prompt_that_is_being_queued_as_the_queue_ends_has_its_answer(

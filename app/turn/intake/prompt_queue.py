@@ -76,9 +76,7 @@ class PromptQueue:
                 return await self._prompts.accept_prepared(instance, session_id, prepared)
         assert prepared.message is not None, "a message that is stored waits for nobody"
         row = _row(instance, prepared, prepared.message)
-        waiting = await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
-        self._work_on(session_id)
-        return waiting
+        return await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
 
     async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> QueuedPromptWait:
         """A message with an id is queued once, however often it is sent. Raises NotFound."""
@@ -95,13 +93,15 @@ class PromptQueue:
             return str(row["id"])
 
         def await_turn(stored: asyncio.Future[str]) -> None:
-            """Runs at the commit: earlier, the prompt would be taken for one that has left the queue."""
+            """Runs at the commit: earlier, the prompt would be taken for one that has left the queue. The caller's cancellation
+            does not prevent it."""
             nonlocal waiting
             if stored.exception() is None:
                 queued_id = stored.result()
                 waiting = self._waiting.setdefault(
                     queued_id, waiting if queued_id == row["id"] else QueuedPromptWait(session_id, row)
                 )
+                self._work_on(session_id)
 
         stored = self._store.post(session_id, row["directory"], enqueue)
         stored.add_done_callback(await_turn)
