@@ -1,7 +1,6 @@
 """A directory's paths, project, agents, commands, skills, plugins and tools; its configuration, providers and their keys. Secrets
 go in and never come out."""
 
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from app.server import Server
 from app.tools.plugins.loading import ExtensionStatus
 from app.users.principal import Principal
 from app.util import environment
+from app.util.project_files import resolved
 from app.util.secrets import masked
 from app.workspace.commands import all_commands
 from app.workspace.vcs.worktrees import init_repository
@@ -90,7 +90,7 @@ async def project_directories(app: AppServices, who: Who, project_id: ProjectIdP
     """The known checkouts of a project; none of an unknown project."""
     found = await app.projects.find(project_id)
     known = found.directories() if found else []
-    real = zip(known, map(os.path.realpath, known), strict=True)
+    real = zip(known, map(resolved, known), strict=True)
     return [ProjectDirectory(directory=path) for path, without_links in real if app.workspaces.admits(who, without_links)]
 
 

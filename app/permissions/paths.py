@@ -49,11 +49,7 @@ class Boundary:
         return path in {*self._roots, str(self.directory), str(self.worktree)}
 
     def resolve(self, path: Path | str) -> str:
-        """Empty for a link that leads to another, a thousand times."""
-        try:
-            return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
-        except RecursionError:
-            return ""
+        return resolved(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
 
 
 class PathCheck:

@@ -20,7 +20,7 @@ def locate(ctx: ToolContext, name: str) -> Path:
     bases = _bases(ctx)
     real = Path(project_of(ctx).resolve(name))
     if not real.is_absolute():
-        raise ToolError(f"{name} leads through more symbolic links than can be followed.")
+        raise ToolError(f"The links of {name} cannot be followed.")
     for base in bases:
         if not base.is_in_place():
             raise ToolError(f"{base.path}: {DirectoryReplaced(base.path).strerror}. Nothing was done.")

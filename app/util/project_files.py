@@ -182,11 +182,11 @@ def path_of(descriptor: int) -> str:
     return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
 
 
-def resolved(path: str) -> str:
+def resolved(path: str | Path) -> str:
     """As `os.path.realpath`. Empty, which is below no directory, if the path is too long, or if a link on the way cannot be read,
     as some of `/proc` or one that leads to another, a thousand times."""
     try:
-        return os.path.realpath(path) if len(path) <= MAX_PATH else ""
+        return os.path.realpath(path) if len(str(path)) <= MAX_PATH else ""
     except (OSError, RecursionError):
         return ""
 

@@ -180,4 +180,4 @@ class Instance:
         return default_model(self.models.connected, self.config.model, self.config.provider or None)
 
     def hides(self, path: Path | str) -> bool:
-        return self.may_read is not None and not self.may_read(resolved(str(path)))
+        return self.may_read is not None and not self.may_read(resolved(path))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from alive import alive
+from obstacles import unresolved
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
@@ -152,12 +153,10 @@ async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_p
 
 
 async def test_a_directory_whose_place_cannot_be_read_is_forbidden(app: RunningApp) -> None:
-    """As `/proc/1/root` for an ordinary user; the links of a program that has ended cannot be read by anybody."""
-    with subprocess.Popen(["true"]) as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    with unresolved() as place:
         link = app.directory / "link"
-        link.symlink_to(f"/proc/{ended.pid}/cwd")
-        for directory in map(str, (f"/proc/{ended.pid}/root", link, link / "inside")):
+        link.symlink_to(place)
+        for directory in map(str, (place, link, link / "inside")):
             for route in ("/path", "/session", "/config", "/file?path="):
                 named = {"params": {"directory": directory, "path": ""}}
                 assert (await app.get(route, expect=403, **named))["name"] == "DirectoryForbiddenError"

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from obstacles import endless_links
 from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app
 from sandboxed import needs_sandbox
@@ -77,6 +78,10 @@ async def test_a_projects_directories_are_its_checkouts_of_which_members_are_tol
         for root in (main, other):
             async with user(app, root.name, roots=[root]) as member:
                 assert await directories(member) == [str(root)]
+        other.rename(base / "moved")
+        endless_links(other)
+        async with user(app, "late", roots=[base]) as member:
+            assert await directories(member) == [str(main)], "one that cannot be resolved hides no other"
 
 
 async def test_a_directory_becomes_a_repository_unless_it_is_one_or_a_session_works_there(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SECRET = "CANARY-of-another"
@@ -25,6 +27,14 @@ def endless_links(path: Path) -> None:
     for number in range(1100):
         (links / str(number)).symlink_to(str(number + 1))
     path.symlink_to(links / "0")
+
+
+@contextmanager
+def unresolved() -> Iterator[Path]:
+    """A path that nobody can resolve, as `/proc/1/cwd` for an ordinary user: it belongs to a program that has ended."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        yield Path(f"/proc/{ended.pid}/cwd")
 
 
 def unix_socket(path: Path, _: Path) -> None:

@@ -35,7 +35,7 @@ from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util import environment
-from app.util.project_files import ProjectBounds
+from app.util.project_files import ProjectBounds, resolved
 
 _ALL_LAYERS = "the merged configuration"
 MAX_MCP_SERVERS = 100
@@ -225,7 +225,7 @@ class _Loader:
             place = environment.expand_path(pattern)
             if place == Path(pattern) and not place.is_absolute():  # relative to the project, or a page's address
                 kept.append(pattern)
-            elif self._bounds.may_name(os.path.realpath(place)):
+            elif self._bounds.may_name(resolved(place)):
                 kept.append(os.path.relpath(place, self._project_directory))
             else:
                 message = f"instructions of the project name what is outside of it: {pattern}"
@@ -291,7 +291,7 @@ class _Loader:
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
                 place = environment.expand_path(name, self._project_directory)
-                if layer.of_project and not self._bounds.may_name(os.path.realpath(place)):
+                if layer.of_project and not self._bounds.may_name(resolved(place)):
                     message = "skills.paths of the project names a folder outside of it"
                     self.warnings.append(ConfigInvalidError(str(place), message))
                 else:
@@ -314,7 +314,7 @@ def _plugin_place(plugin: str, base: Path) -> str:
     if plugin.startswith("~/"):
         return (environment.home() / plugin[2:]).as_uri()
     is_path = plugin.startswith(("./", "../", "/")) or plugin.endswith(".py")
-    return Path(os.path.realpath(base / plugin)).as_uri() if is_path else plugin
+    return Path(resolved(base / plugin) or base / plugin).as_uri() if is_path else plugin
 
 
 def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:

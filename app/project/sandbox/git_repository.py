@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from app.util.git_obstacles import REPOSITORY_FILES, repository_obstacle
-from app.util.project_files import read_small
+from app.util.project_files import read_small, resolved
 
 _WORKTREE_LINE = re.compile(r"^[^\S\n]*worktree[^\S\n]*=(.+)$", re.MULTILINE)
 """Takes no longer than to read the file, whatever is in it: other threads wait for a search to end."""
@@ -126,7 +126,8 @@ def _git_directory(entry: Path) -> Path | None:
     if os.path.isdir(entry):  # noqa: PTH112
         return Path(os.path.realpath(entry))
     prefix, _, name = read_small(entry).strip().partition(": ")
-    return Path(os.path.realpath(entry.parent / name)) if prefix == "gitdir" and name and "\0" not in name else None
+    found = resolved(entry.parent / name) if prefix == "gitdir" and name and "\0" not in name else ""
+    return Path(found) if found else None
 
 
 def _common_directory(git_dir: Path) -> Path | None:
@@ -134,8 +135,8 @@ def _common_directory(git_dir: Path) -> Path | None:
     named = read_small(git_dir / "commondir").strip()
     if not named:
         return git_dir
-    common_dir = Path(os.path.realpath(git_dir / named)) if "\0" not in named else None
-    return common_dir if common_dir == git_dir.parent.parent and git_dir.parent.name == "worktrees" else None
+    store = git_dir.parent.parent
+    return store if git_dir.parent.name == "worktrees" and _leads_to(named, store, git_dir) else None
 
 
 def _is_git_directory(folder: Path) -> bool:
@@ -155,4 +156,4 @@ def _names_back(git_dir: Path, checkout: Path) -> bool:
 
 def _leads_to(name: str, path: Path, base: Path) -> bool:
     """`name` is relative to `base`. A `path` that is itself a link never matches: it could be the `.git` of another checkout."""
-    return bool(name) and "\0" not in name and os.path.realpath(base / name) == str(path)
+    return bool(name) and "\0" not in name and resolved(base / name) == str(path)

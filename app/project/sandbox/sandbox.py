@@ -28,7 +28,7 @@ from app.project.sandbox.scope import (
 from app.settings import Settings
 from app.util.beneath import folder_of
 from app.util.data_files import remove_tree
-from app.util.project_files import DirectoryReplaced, HeldDirectory
+from app.util.project_files import DirectoryReplaced, HeldDirectory, resolved
 
 RETENTION_SECONDS = 7 * 24 * 3600
 
@@ -211,7 +211,7 @@ def _hidden(scope: SandboxScope, output: str, not_found: re.Pattern[str]) -> Ite
     words = dict.fromkeys(word for line in output.splitlines() if not_found.search(line) for word in _WORD.findall(line))
     named = islice((word for word in words if not word.startswith(("//", "~"))), _MOST_WORDS)
     paths = (Path(os.path.normpath(scope.directory / word)) for word in named)
-    return (path for path in paths if not _is_in(path, shown) or not _is_in(Path(os.path.realpath(path)), shown))
+    return (path for path in paths if not _is_in(path, shown) or not _is_in(Path(resolved(path)), shown))
 
 
 def _is_in(path: Path, directories: Iterable[Path | str]) -> bool:

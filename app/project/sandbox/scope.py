@@ -173,7 +173,7 @@ def scope_of(
         found = found_paths(map(environment.expand_path, names))
         return [place for place in found if may_be_granted(place.real, machine)]
 
-    once = found_paths(opened_for(path, machine) for path in granted if (real := resolved(str(path))) and may_open(Path(real)))
+    once = found_paths(opened_for(path, machine) for path in granted if (real := resolved(path)) and may_open(Path(real)))
     always = [place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine)]
     return _scope(
         machine,

@@ -22,6 +22,7 @@ from app.tools.process import start
 from app.util import bounds
 from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.processes import pipe
+from app.util.project_files import resolved
 from app.util.tasks import ProcessLocks
 
 MAX_UNREADABLE = 100
@@ -56,7 +57,7 @@ def _program(target: McpTarget, config: McpLocalConfig) -> Program:
 def _working_directory(target: McpTarget, cwd: str) -> Path:
     """Raises McpFailure for a missing directory, or one that is neither in the project's directory nor in its checkout."""
     path = Path(os.path.normpath(target.workspace.directory / cwd))
-    real = Path(os.path.realpath(path))
+    real = Path(resolved(path))
     if not any(real.is_relative_to(allowed) for allowed in target.workspace.real_directories()):
         raise McpFailure(f"cwd: {path} is not in {target.workspace.top}")
     if not real.is_dir():

@@ -93,7 +93,7 @@ def _working_directory(wanted: str | None, workspace: SandboxWorkspace, may_ente
     if wanted and "\0" in wanted:
         raise BadRequest("cwd must not contain NUL", ["cwd"])
     path = Path(os.path.normpath(workspace.directory / (wanted or ".")))
-    real = Path(resolved(str(path)))
+    real = Path(resolved(path))
     if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not may_enter(str(real)):
         raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
     if not os.path.isdir(real):  # noqa: PTH112  False for a name that is too long, too

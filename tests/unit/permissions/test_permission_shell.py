@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from obstacles import endless_links
+from obstacles import endless_links, unresolved
 
 from app.permissions.paths import Boundary
 from app.permissions.shell.analysis import ShellAnalysis, always_patterns, analyse
@@ -190,3 +190,5 @@ def test_inside_is_under_the_directory_or_the_worktree_wherever_links_lead(
     assert boundary.contains(path.replace("@", str(tmp_path))) is is_inside
     assert boundary.is_root(str((tmp_path / directory).resolve())) and boundary.is_root(str(tmp_path / directory))
     assert boundary.resolve(tmp_path / "project" / "out" / "x") == str(tmp_path / "outside" / "x")
+    with unresolved() as place:
+        assert not boundary.contains(place)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from git_files import put_file
-from obstacles import LINKS, OBSTACLES, SECRET, put
+from obstacles import LINKS, OBSTACLES, SECRET, put, unresolved
 
 from app.project.config.flags import Flags
 from app.project.config.loader import LoadedConfig, load
@@ -109,6 +109,14 @@ def test_instructions_of_a_distrusted_project_stay_within_it(world: Any, theirs:
     distrusted = world.distrusted()
     assert distrusted.config.instructions == [own, "docs/*.md", "a.md", "https://x/y"]
     assert [str(theirs) in warning.message or "~/x" in warning.message for warning in distrusted.warnings] == [True, True]
+
+
+def test_names_that_lead_nowhere_are_outside_of_a_distrusted_project(world: Any) -> None:
+    with unresolved() as place:
+        world.project({"instructions": [f"{place}/*"], "skills": {"paths": [str(place)]}, "plugin": [f"{place}/x.py"]})
+        distrusted = world.distrusted()
+    assert distrusted.config.instructions == [] and len(distrusted.warnings) == 2
+    assert [plugin.path for plugin in distrusted.plugins] == [place / "x.py"]
 
 
 def test_other_users_roots_and_the_data_directory_are_closed_within_the_project(world: Any) -> None:

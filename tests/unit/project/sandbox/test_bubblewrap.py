@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from obstacles import unresolved
 
 from app.project.sandbox.bubblewrap import arguments
 from app.project.sandbox.sandbox import hint
@@ -132,6 +133,8 @@ def test_a_link_of_the_project_to_what_is_hidden_is_named(tmp_path: Path) -> Non
     for name in ("link", "link/notes"):
         assert f"hides {tmp_path}/{name}." in (hint(program, f"cat: {name}: {NOT_THERE}", 1) or "")
     assert hint(program, f"cat: within/notes: {NOT_THERE}", 1) is None
+    with unresolved() as place:
+        assert f"hides {place}." in (hint(program, f"cat: {place}: {NOT_THERE}", 1) or "")
 
 
 def test_an_output_of_thousands_of_words_is_read_at_once(tmp_path: Path) -> None:

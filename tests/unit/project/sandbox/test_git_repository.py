@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from git_files import git, put_file
+from obstacles import endless_links, unresolved
 from running_app import make_workspace
 
 from app.project.sandbox.git_repository import find_repository, problem_of, repository_of
@@ -36,6 +37,17 @@ def test_another_checkouts_repository_is_not_believed(repo: Path) -> None:
         (place / ".git").write_text(f"gitdir: {repo / target}\n")
         assert repository_of(place) is None and find_repository(place, lambda _: False) is None, f"a file that names {target}"
         (place / ".git").unlink()
+
+
+def test_a_repository_that_no_path_leads_to_is_none(repo: Path) -> None:
+    endless_links(repo / "endless")
+    with unresolved() as place:
+        for name in (place, repo / "endless", "a\0b", "x" * 5000):
+            for file in ("linked/.git", ".git/worktrees/linked/commondir", ".git/worktrees/linked/gitdir"):
+                kept = (repo / file).read_text()
+                (repo / file).write_text(f"gitdir: {name}\n" if file == "linked/.git" else f"{name}\n")
+                assert repository_of(repo / "linked") is None, (name, file)
+                (repo / file).write_text(kept)
 
 
 @pytest.mark.parametrize("config", ["\n" * 2**19, f"worktree = {'x' * 9}{' ' * 2**19}x", "worktree=" + " x" * 2**18])

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flood import Chunks, Flood, flooding, repeated
 from mcp_servers import over_http, plain, running, visit
+from obstacles import endless_links
 from own_announcements import OwnAnnouncements
 from pydantic import TypeAdapter
 
@@ -130,6 +131,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "in a directory of its own": (program(*WHERE, cwd="tools"), "failed", r"It said: /\S+/tools$"),
     "above": (plain(cwd=".."), "failed", r"^cwd: /\S+ is not in"),
     "behind a link": (plain(cwd="way-out"), "failed", r"^cwd: /\S+ is not in"),
+    "behind a thousand links": (plain(cwd="endless"), "failed", r"^cwd: /\S+ is not in"),
     "in what is gone": (plain(cwd="gone"), "failed", r"^cwd: there is no directory"),
 }
 
@@ -137,6 +139,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
 async def test_what_becomes_of_each_server_is_its_status(directory: Directory) -> None:
     (directory.path / "tools").mkdir()
     (directory.path / "way-out").symlink_to("/")
+    endless_links(directory.path / "endless")
     named = program(*WHERE, cwd=str(directory.path / "tools"))
     kinds = {**KINDS, "in a named directory": (named, "failed", f"It said: {directory.path}/tools$")}
     servers = directory.configure(**{name: entry for name, (entry, _, _) in kinds.items()})
