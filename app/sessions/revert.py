@@ -48,6 +48,7 @@ from app.sessions.store import Store
 from app.sessions.summary import relative, totals
 from app.sessions.usage import NOTHING, sums_of, sums_of_messages
 from app.util import clock
+from app.util.project_files import resolved
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ async def _uncovered_edits(snapshots: Snapshots, location: Location, target: Rev
 
 def _absolute(file: str, location: Location) -> Path:
     path = Path(location.directory, file)
-    return path.parent.resolve() / path.name
+    return Path(resolved(path.parent) or path.parent) / path.name
 
 
 def _revert_to(target: RevertTarget, location: Location) -> Revert:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from git_files import files, git, put_file, state
+from obstacles import endless_links
 from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app, text_part
 from turns import ALLOW, DONE, bash, infos, play, revert, say, talking, task, types, unrevert, until, write
@@ -432,6 +433,17 @@ async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     assert "a/sub/b.txt" in session_now["revert"]["diff"]
     await unrevert(app, session)
     assert state(below / "c.txt") == ("file", b"new\n", False)
+
+
+@pytest.mark.parametrize("make", [lambda folder: folder.symlink_to(folder.name), endless_links], ids=["itself", "a thousand"])
+async def test_a_folder_that_links_lead_from_without_end_keeps_nothing_else_from_being_reverted(
+    app: RunningApp, session: str, make: Any
+) -> None:
+    prompt = await play(app, session, write("d/c.txt", "x"), write("b.txt", "x"))
+    shutil.rmtree(app.directory / "d")
+    make(app.directory / "d")
+    await revert(app, session, prompt)
+    assert not (app.directory / "b.txt").exists() and (app.directory / "d").is_symlink()
 
 
 async def test_through_a_symbolic_link_and_with_a_submodule_whose_files_stay_its_own(tmp_path: Path) -> None:
