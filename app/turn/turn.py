@@ -127,8 +127,9 @@ class Turn:
         message = ctx.new_assistant(user, agent.name, user.model)
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
-        tools = await self._tools(user, agent, model, message)
-        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=_names_agent(ctx.history, user))
+        names_agent = _names_agent(ctx.history, user)
+        tools = await self._tools(user, agent, model, message, names_agent)
+        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=names_agent)
         step = Step(ctx, calls)
         # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
         await asyncio.create_task(step.run(partial(self._request, user, agent, model, calls)), name="step")
@@ -142,16 +143,19 @@ class Turn:
         prompt = asked.info
         assert isinstance(prompt, UserMessage)
         agent, model = ctx.instance.agent(message.agent), ctx.instance.models.find(prompt.model)
-        writer, tools = PartWriter(ctx.store, ctx.directory, message), await self._tools(prompt, agent, model, message)
-        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=_names_agent([asked], prompt))
+        writer, names_agent = PartWriter(ctx.store, ctx.directory, message), _names_agent([asked], prompt)
+        tools = await self._tools(prompt, agent, model, message, names_agent)
+        calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=names_agent)
         step = Step(ctx, calls)
         await step.resume(open_message.parts)
         ctx.diffs.request(prompt.id)
         return not (step.is_stopped or decide.is_final(message, prompt))
 
-    async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
+    async def _tools(
+        self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage, names_agent: bool
+    ) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox, the plugins' and the MCP servers' tools, without those that the prompt switches
-        off; and the tool for the structured `answer`."""
+        off; and the tool for the structured `answer`. A prompt that names an agent has `task`, whatever the rules say."""
         instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
         given, key = instance.extensions, (agent.name, model.provider_id, model.id)
         if key not in instance.chosen_tools:  # those of the server and of plugins, which do not change
@@ -161,6 +165,8 @@ class Turn:
         tools = instance.chosen_tools[key]
         if offers := await given.mcp.offers(in_turn=True):
             tools = tools | toolbox.external(mcp_tools(given.mcp, offers), agent)
+        if names_agent and TaskTool.id not in tools:
+            tools = tools | {TaskTool.id: TaskTool(subagents_for(agent, instance.agents))}
         switched = user.tools or {}
         offered = {name: tool for name, tool in tools.items() if switched.get(name, True)}
         if isinstance(user.format, JsonSchemaFormat):

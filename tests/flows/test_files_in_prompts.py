@@ -144,8 +144,9 @@ async def test_the_text_of_a_data_url_is_given_to_the_model_and_other_urls_are_k
         assert (kept["url"], kept["mime"], kept["filename"]) == (url, "image/png", "a.png")
 
 
-async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
-    config = {"permission": {"task": {"explore": "deny"}}}
+@pytest.mark.parametrize("rule", [{"explore": "deny"}, "deny"], ids=["that denies it", "that denies every task"])
+async def test_naming_an_agent_asks_the_model_to_give_it_the_task_whatever_the_rule(tmp_path: Path, rule: Any) -> None:
+    config = {"permission": {"task": rule}}
     turns = [[task(agent="explore")], [say("Seen.")], [say()]]
     async with talking(tmp_path, config=config, turns=turns) as (app, session):
         parts = [text_part("Look around"), {"type": "agent", "name": "explore"}]
