@@ -203,15 +203,18 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Payload]:
             case TextBlock(text):
                 if text:
                     content = [{"type": "output_text", "text": text}]
-                    items.append({"role": "assistant", "content": content, **_stored_id(block.metadata, store)})
+                    items.append({"role": "assistant", "content": content, **_item_id(block.metadata)})
             case ReasoningBlock():
                 _add_reasoning(items, block, store)
             case ToolCallBlock():
-                items.append(_call(block, store))
+                items.append(_call(block))
             case _:
                 assert_never(block)
-    # The API rejects reasoning that it has not stored and that is not encrypted.
-    return [item for item in items if item.get("type") != "reasoning" or "encrypted_content" in item]
+    if store:
+        return items
+    # The API rejects reasoning that is neither stored nor encrypted. Proxies look in vain for an item with an id: none is stored.
+    kept = (item for item in items if item.get("type") != "reasoning" or "encrypted_content" in item)
+    return [{key: value for key, value in item.items() if key != "id"} for item in kept]
 
 
 def _facts(metadata: Metadata | None) -> Payload:
@@ -219,15 +222,14 @@ def _facts(metadata: Metadata | None) -> Payload:
     return facts if isinstance(facts, dict) else {}
 
 
-def _stored_id(metadata: Metadata | None, store: bool) -> Payload:
-    """The API knows an item's id only if it has stored the item."""
-    return present(id=_facts(metadata).get("itemId") if store else None)
+def _item_id(metadata: Metadata | None) -> Payload:
+    return present(id=_facts(metadata).get("itemId"))
 
 
-def _call(block: ToolCallBlock, store: bool) -> Payload:
+def _call(block: ToolCallBlock) -> Payload:
     arguments = orjson.dumps(block.input).decode()
     call = {"type": "function_call", "call_id": block.call_id, "name": block.tool, "arguments": arguments}
-    return {**call, **_stored_id(block.metadata, store)}
+    return {**call, **_item_id(block.metadata)}
 
 
 def _add_reasoning(items: list[Payload], block: ReasoningBlock, store: bool) -> None:

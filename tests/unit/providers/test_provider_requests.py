@@ -90,7 +90,7 @@ def responses_request() -> dict[str, Any]:
         "input": [
             {"role": "developer", "content": "a\n\nb\n\nc"},
             *({"role": "user", "content": [said("first")]}, {"role": "user", "content": look}),
-            {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "secret"},
+            {"type": "reasoning", "summary": summary, "encrypted_content": "secret"},
             {"role": "assistant", "content": [said("I will", "output")]},
             {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"p":"a"}'},
             {"type": "function_call_output", "call_id": "c1", "output": [said("see"), image]},
