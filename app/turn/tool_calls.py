@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from app.tools.base import (
     ToolResult,
     ToolTimeout,
 )
-from app.tools.builtin.conversation import BatchTool
 from app.tools.structured_output import STRUCTURED_OUTPUT
 from app.tools.text_file import json_text, json_value
 from app.turn import hooks
@@ -53,8 +52,6 @@ INVALID = "invalid"
 _BOUNDED = (INVALID, STRUCTURED_OUTPUT)
 """The turn itself gives up after several of these calls."""
 
-RUN_AT_ONCE = 10
-"""Calls of a step; an answer may have 200, and each may hold a file of ten megabytes several times."""
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 """Of the metadata and attached files of a step's results, such as the texts before and after an edit."""
 
@@ -186,7 +183,6 @@ class ToolCalls:
     blocked: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUN_AT_ONCE), init=False)
     _kept_bytes: int = field(default=0, init=False)
     _running: TaskSet = field(default_factory=TaskSet, init=False)
 
@@ -287,8 +283,7 @@ class ToolCalls:
             arguments = tool.parameters.model_validate(await hooks.tool_args(self.ctx.hooks, part))
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
-        async with nullcontext() if tool.id == BatchTool.id else self._slots:  # the calls of a batch wait for theirs
-            result = await tool.execute(arguments, context)
+        result = await tool.execute(arguments, context)
         named = {"title": json_text(result.title), "output": json_text(result.output), "metadata": json_value(result.metadata)}
         return await hooks.tool_result(self.ctx.hooks, part, replace(result, **named))
 

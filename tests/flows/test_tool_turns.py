@@ -69,15 +69,6 @@ async def test_calls_of_a_step_run_at_the_same_time(tmp_path: Path) -> None:
     assert [tool["callID"] for tool in tools(step)] == ["c1", "c2"]
 
 
-async def test_of_many_calls_ten_run_at_the_same_time(tmp_path: Path) -> None:
-    calls = [bash(f"mkdir run.{n}; sleep 0.4; ls | grep -c run; rmdir run.{n}", f"c{n}") for n in range(14)]
-    async with talking(tmp_path, turns=[calls, [say()]]) as (app, session):
-        await app.prompt(session, "Run")
-        _, step, _ = await app.messages(session)
-    ran = [int(tool["state"]["output"]) for tool in tools(step)]
-    assert len(ran) == 14 and max(ran) <= 10
-
-
 async def test_large_files_and_metadata_of_a_step_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_calls, "MAX_KEPT_BYTES", 100_000)
     reads = [call("read", f"c{n}", filePath="a.png", offset=n) for n in range(2)]
