@@ -43,9 +43,10 @@ DirectoryQuery = Annotated[str | None, Query(alias="directory", description="Dir
 
 
 async def named_directory(request: Request, where: DirectoryQuery = None) -> str | None:
-    """The directory in the query, else in the header that OpenCode's clients send."""
+    """The directory in the query, else in the header that OpenCode's clients send. Its newer SDK moves the header's encoded value
+    to the query as it is."""
     if where:
-        return where
+        return where if where.startswith("/") else unquote(where)
     header = request.headers.get("x-opencode-directory")
     return unquote(header) if header else None
 

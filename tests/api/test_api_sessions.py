@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from database_meter import metered
 from pydantic import TypeAdapter
@@ -149,7 +150,8 @@ async def test_a_directory_selects_exactly_its_sessions(app: RunningApp) -> None
     await app.create_session(title="top")
     assert (await app.post("/session", {"title": "inside"}, headers=encoded))["directory"] == str(inside)
     assert await titles(app) == ["inside", "top"]
-    assert await titles(app, directory=str(inside)) == ["inside"]
+    for directory in (str(inside), quote(str(inside), safe="")):  # OpenCode's newer SDK moves the header's value to the query
+        assert await titles(app, directory=directory) == ["inside"]
     assert await titles(app, directory=str(app.directory)) == ["top"]
     assert len(await app.get("/session", headers=encoded)) == 2, "a header is of every request, and selects none"
 

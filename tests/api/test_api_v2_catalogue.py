@@ -199,7 +199,13 @@ async def test_the_query_names_a_directory_else_the_header_else_it_is_the_server
     below = app.directory / "below é"
     below.mkdir()
     header, query = "x-opencode-directory", {"location[directory]": str(below)}
-    for asked in ({"params": query}, {"headers": {header: quote(str(below))}}, {"headers": {header: "/"}, "params": query}):
+    moved = {"location[directory]": quote(str(below), safe="")}  # by OpenCode's SDK, from the header
+    for asked in (
+        {"params": query},
+        {"params": moved},
+        {"headers": {header: quote(str(below))}},
+        {"headers": {header: "/"}, "params": query},
+    ):
         assert await app.get("/api/location", **asked) == {**own, "directory": str(below)}, asked
     outside = await app.get("/api/location", params={"location[directory]": "/"}, expect=403)
     assert outside == {"_tag": "ForbiddenError", "message": outside["message"]} and "OPENSESSION_ROOTS" in outside["message"]
