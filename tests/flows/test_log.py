@@ -22,9 +22,10 @@ from turns import bash, call, requests, say, talking, until
 from web_page import web_page
 
 from app.events.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES, JsonLines, TextLines
+from app.providers import retry
 from app.sessions.store import Store
 from app.tools.builtin.find import GlobTool
-from app.turn import decide, retry
+from app.turn import decide
 from app.users.login import FAILURES
 from app.users.tokens import TokenStore
 
