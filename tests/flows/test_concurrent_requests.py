@@ -16,7 +16,7 @@ import turns
 from every_route import WRITING, every_route
 from git_files import files
 from running_app import RunningApp, running_app, text_part
-from storage_parts import put_lease
+from storage_parts import message_row, put_lease
 from turns import ALLOW, assert_finished, bash, play, requests, revert, say, statuses, texts, unrevert, until, until_done
 
 from app.providers.base import ModelRequest, TextBlock
@@ -609,9 +609,14 @@ async def test_an_abort_does_not_wait_for_what_another_server_does_after_the_run
     """It has answered the prompt that waits here, and begins one of its queue."""
     await hold_elsewhere(app, session, turn=True)
     await app.prompt_async(session, "Joins")
-    await until(lambda: app.services.live.get(session).works[0].has_begun)
+    (waiting,), (prompt,) = app.services.live.get(session).works, await app.messages(session)
+    await until(lambda: waiting.has_begun)
     aborting = asyncio.create_task(app.post(f"/session/{session}/abort"))
     await until(lambda: app.services.store.query(is_aborting, session))
+    answer = message_row("msg_answer", session, role="assistant", parent_id=prompt["info"]["id"], open=True)
+    await app.services.database.write(lambda connection: connection.execute(MESSAGE.insert(), [answer]))
+    await asyncio.wait({aborting}, timeout=0.6)
+    assert not waiting.ended.is_set(), "the answer is not complete"
 
     def go_on(connection: Connection) -> None:
         put_lease(connection, session, "another server", 8)

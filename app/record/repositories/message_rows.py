@@ -180,6 +180,14 @@ def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_UNANSWERED, {"session": session_id}).scalar_one_or_none()
 
 
+_OPEN_PROMPTS = select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.role == "user", MESSAGE.c.open)
+
+
+def open_prompts(connection: Connection, session_id: str) -> set[str]:
+    """The prompts whose turn has not ended."""
+    return set(connection.execute(_OPEN_PROMPTS, {"session": session_id}).scalars())
+
+
 _PROMPT = MESSAGE.alias("prompt")
 _ASKED = select(_PROMPT.c.seq).where(_PROMPT.c.session_id == bindparam("session"), _PROMPT.c.id == bindparam("prompt"))
 _IS_ANSWER = and_(_OF_SESSION, MESSAGE.c.parent_id == bindparam("prompt"), MESSAGE.c.seq > _ASKED.scalar_subquery())

@@ -260,14 +260,14 @@ class Turns:
             await self._answer_with(live, work, aborted())
 
     async def _acquire_unless_answered(self, live: LiveSession, work: TurnWork) -> bool:
-        """False once another server has answered the prompt: its runs may follow each other without a pause."""
-        prompt = await self._store.query(message_rows.unanswered_prompt, live.id)
+        """False once another server has ended the run that answers the prompts; its next may follow without a pause."""
+        waiting = await self._store.query(message_rows.open_prompts, live.id)
         while True:
             with suppress(SessionBusy):
                 self._store.hold(await self._leases.acquire(live.id, work.directory))
                 return True
             work.has_waited = True
-            if prompt is None or await self._store.query(message_rows.unanswered_prompt, live.id) != prompt:
+            if waiting.isdisjoint(await self._store.query(message_rows.open_prompts, live.id)):
                 return False
             await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
