@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from database_meter import metered
 from pydantic import TypeAdapter
 from running_app import NO_TOKENS, RunningApp, running_app
@@ -14,6 +15,8 @@ from turns import call, say, texts
 from app import __version__
 from app.permissions.rules import evaluate
 from app.schema.permission import Ruleset
+from app.schema.session import Session
+from app.sessions.store import Store
 
 RULES: TypeAdapter[Ruleset] = TypeAdapter(Ruleset)
 
@@ -196,6 +199,21 @@ async def test_a_deleted_session_is_gone_with_all_below_it(app: RunningApp) -> N
         for method, path in (("GET", ""), ("GET", "/message"), ("DELETE", "")):
             await app.call(method, f"{path_of(session)}{path}", expect=404)
     assert await app.get("/session") == []
+
+
+async def test_a_tree_is_read_twice_to_be_deleted_however_large_it_is(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = await app.create_session()
+    for _ in range(10):
+        await app.create_session(parentID=root["id"])
+    store, read = app.services.store, list[str]()
+
+    async def session_tree(session_id: str) -> list[Session]:
+        read.append(session_id)
+        return await Store.session_tree(store, session_id)
+
+    monkeypatch.setattr(store, "session_tree", session_tree)
+    await app.call("DELETE", path_of(root))
+    assert await app.get("/session") == [] and len(read) == 2
 
 
 async def test_a_session_at_work_is_busy_and_deleting_it_stops_its_turn(app: RunningApp) -> None:

@@ -162,12 +162,13 @@ class SessionActions:
     async def delete(self, location: Location, session_id: str) -> None:
         """Deletes the session and its descendants, also those that are created meanwhile. Raises NotFound."""
         async with AsyncExitStack() as stopped:
-            held: list[str] = []
+            held: dict[str, None] = {}
             while new := [found.id for found in await self.store.session_tree(session_id) if found.id not in held]:
-                held.append(new[-1])
-                # Another request may delete a descendant meanwhile, but what is asked for must be there.
-                with nullcontext() if new[-1] == session_id else suppress(SessionNotFound):
-                    await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+                held |= dict.fromkeys(new)
+                for each in reversed(new):
+                    # Another request may delete a descendant meanwhile, but what is asked for must be there.
+                    with nullcontext() if each == session_id else suppress(SessionNotFound):
+                        await stopped.enter_async_context(self._stopped(each, location.directory))
             await self.sessions.remove(location.directory, session_id)
             for deleted in held:
                 self.live.get(deleted).discard()
