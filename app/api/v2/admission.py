@@ -21,9 +21,9 @@ from app.schema.timeline import (
 from app.server import Server
 from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import stored_prompts
-from app.turn.intake.prompt_parts import split_url
 from app.turn.intake.prompts import AcceptedPrompt
 from app.util import ids
+from app.workspace.attached_file import split_url
 from app.workspace.instance import Instance
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
-from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, unquote
 
 import orjson
 
@@ -43,7 +43,7 @@ from app.tools.text_file import FileTimes, Stamp
 from app.tools.truncation import OutputStore
 from app.turn.context.history import synthetic_text
 from app.util import ids
-from app.workspace.attached_file import read_attached
+from app.workspace.attached_file import data_text, line_range, read_attached, split_url
 from app.workspace.instance import Instance
 
 
@@ -206,45 +206,6 @@ def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> li
         return [file.part(mime="text/plain")]
     first, *others = binaries
     return [file.part(mime=first.mime, url=first.url), *map(file.extra, others)]
-
-
-def split_url(url: str) -> SplitResult:
-    """Raises BadRequest."""
-    try:
-        split = urlsplit(url)
-    except ValueError as error:
-        raise BadRequest(f"The url of a file part cannot be read: {error}", ["parts", "url"], url) from error
-    if not split.scheme:
-        raise BadRequest("The url of a file part needs a scheme, as file:///path has", ["parts", "url"], url)
-    return split
-
-
-def line_range(query: str) -> tuple[int | None, int | None]:
-    """`start=2&end=3` (lines from 1, both included) → (lines to skip, lines to read)."""
-    values = parse_qs(query)
-    start, end = (_line_number(values.get(name, [""])[0]) for name in ("start", "end"))
-    if start is None:
-        return None, None
-    offset = max(start - 1, 0)
-    return offset, None if end is None else max(end - offset, 1)
-
-
-def _line_number(text: str) -> int | None:
-    """No file has a line with a longer number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
-
-
-def data_text(url: str) -> str:
-    """The text of a `data:` URL. Raises BadRequest for broken base64."""
-    head, _, payload = url.partition(",")
-    raw = unquote_to_bytes(payload)
-    if not head.endswith(";base64"):
-        return raw.decode("utf-8", "replace")
-    standard = raw.translate(bytes.maketrans(b"-_", b"+/"))
-    try:
-        return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
-    except ValueError as error:
-        raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
 def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> TextPart:
