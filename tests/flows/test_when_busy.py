@@ -283,6 +283,18 @@ async def test_a_prompt_that_is_queued_as_its_session_is_deleted_is_not_found(
         await asyncio.wait({first, second})
 
 
+async def test_a_prompt_that_is_sent_again_has_the_answer_of_the_turn_that_it_joined(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Both.")], [say("Later.")]) as (app, session, gate, *_):
+        joined = []
+        for stored, name in enumerate(["msg_two", "msg_three"], start=3):
+            joined.append(asyncio.create_task(app.prompt(session, "joins", messageID=name)))
+            await until_stored(app, session, stored)
+        gate.set()
+        assert [texts(answer) for answer in await asyncio.gather(*joined)] == [["Both."], ["Both."]]
+        assert texts(await app.prompt(session, "four")) == ["Later."]
+        assert texts(await app.prompt(session, "joins", messageID="msg_two")) == ["Both."]
+
+
 async def test_a_prompt_whose_sender_goes_away_while_it_is_queued_gets_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

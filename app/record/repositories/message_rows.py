@@ -200,6 +200,15 @@ def answers_to(connection: Connection, session_id: str, message_id: str) -> list
     return list(connection.execute(_ANSWERS, asked).scalars())
 
 
+_NEXT_ANSWERED = select(MESSAGE.c.parent_id).where(_OF_SESSION, MESSAGE.c.role == "assistant")
+_NEXT_ANSWERED = _NEXT_ANSWERED.where(MESSAGE.c.seq > _ASKED.scalar_subquery()).order_by(MESSAGE.c.seq).limit(1)
+
+
+def next_answered(connection: Connection, session_id: str, prompt_id: str) -> str | None:
+    """The prompt that the first answer after this prompt is for: another one if they share a turn."""
+    return connection.execute(_NEXT_ANSWERED, {"session": session_id, "prompt": prompt_id}).scalar_one_or_none()
+
+
 # Files and snapshots.
 
 _IS_PATCH = PART.c.type == literal_column("'patch'")

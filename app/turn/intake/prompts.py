@@ -9,6 +9,7 @@ from typing import Any
 
 from app.permissions.rules import child_rules
 from app.record.engine import Connection
+from app.record.repositories import message_rows
 from app.record.writer import Lease
 from app.schema.errors import NoAnswer, NotFound, SessionBusy
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
@@ -170,7 +171,10 @@ class Prompts:
             await run.ended.wait()
             run.require_not_fenced()
         answered = run.answer if run and not accepted.known else None
-        answered = answered or await self._store.answer_json(session_id, prompt_id) or await self._store.answer_json(session_id)
+        answered = answered or await self._store.answer_json(session_id, prompt_id)
+        if not answered:
+            shares = await self._store.query(message_rows.next_answered, session_id, prompt_id)
+            answered = await self._store.answer_json(session_id, shares)
         if not answered or self._live.get(session_id).unstored_end is not None:
             raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
         return answered
