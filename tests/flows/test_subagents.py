@@ -13,7 +13,7 @@ from app.permissions.rules import evaluate
 from app.providers.base import ModelRequest, ToolTurn
 from app.providers.scripted import ScriptedTurn, parse_turn
 from app.schema.permission import Rule
-from app.turn.runs import turns as runs
+from app.turn.intake import prompts
 
 
 async def children(app: RunningApp, session: str) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def delegating(request: ModelRequest) -> ScriptedTurn:
 
 
 async def test_subagents_that_start_subagents_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MAX_SUBAGENTS", 3)
+    monkeypatch.setattr(prompts, "MAX_SUBAGENTS", 3)
     allowed = {"permission": {"task": "allow"}}
     async with talking(tmp_path, config=allowed, otherwise=delegating, patience=60) as (app, session):
         await app.prompt(session, "go")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,9 @@ from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
 
+MAX_SUBAGENTS = 100
+"""Of one user at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPrompt:
@@ -52,6 +56,8 @@ class Prompts:
         self._intake = intake
         self._live = live
         self._leases = live.leases
+        self.subagents: Counter[str] = Counter()
+        """How many run, by the owner of their sessions."""
         self._background = TaskSet()
 
     async def accept(
@@ -207,8 +213,15 @@ def _log_failure(answering: asyncio.Task[bytes]) -> None:
 
 
 async def run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: TaskParameters) -> ToolResult:
-    with prompts.turns.subagent_slot():
+    """Raises ToolError if too many run already: subagents that start subagents would soon be thousands."""
+    owner = call.session.owner or ""
+    if prompts.subagents[owner] >= MAX_SUBAGENTS:
+        raise ToolError(f"{MAX_SUBAGENTS} subagents run, as many as may. Do it yourself, or try again when some have ended.")
+    prompts.subagents[owner] += 1
+    try:
         return await _run_subagent(store, prompts, call, request)
+    finally:
+        prompts.subagents[owner] -= 1
 
 
 async def _run_subagent(store: Store, prompts: Prompts, call: ToolRun, request: TaskParameters) -> ToolResult:

@@ -5,8 +5,8 @@ A turn begins when it is the first of its session's works; the session's lease k
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ from app.schema.errors import Aborted, MessageError, NoAnswer, NotFound, Session
 from app.schema.session import Busy
 from app.sessions.lease import ACQUIRE_RETRY_SECONDS
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
-from app.tools.base import ToolError
 from app.turn import ends
 from app.turn.ends import Deadline, aborted
 from app.turn.turn import Turn
@@ -30,9 +29,6 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MAX_SUBAGENTS = 100
-"""Of all sessions at once."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -82,7 +78,6 @@ class Turns:
         self._sessions = sessions
         self._leases = sessions.leases
         self._slots = asyncio.Semaphore(most_running)
-        self._subagents = 0
         self._unstored_ends = UnstoredEnds(sessions)
 
     def context(self, instance: Instance, live: LiveSession) -> TurnContext:
@@ -105,17 +100,6 @@ class Turns:
         live.show(directory, Busy())
         work.task = asyncio.create_task(self._run(live, work), name=f"turn {session_id}")
         return work
-
-    @contextmanager
-    def subagent_slot(self) -> Iterator[None]:
-        """Raises ToolError if there is none: subagents that start subagents would soon be thousands."""
-        if self._subagents >= MAX_SUBAGENTS:
-            raise ToolError(f"{MAX_SUBAGENTS} subagents run, as many as may. Do it yourself, or try again when some have ended.")
-        self._subagents += 1
-        try:
-            yield
-        finally:
-            self._subagents -= 1
 
     async def run_exclusively(
         self,
