@@ -1,4 +1,4 @@
-"""The system prompt: the agent's prompt, the environment, and the instructions of project and user."""
+"""The system prompt: the agent's prompt or that of the model's family, the environment, and what else the call brings."""
 
 import sys
 
